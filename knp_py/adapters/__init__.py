@@ -1,0 +1,1 @@
+"""Files and streams. The only place that opens anything."""

@@ -1,0 +1,56 @@
+"""The exception tree.
+
+::
+
+    KnpError
+    ├── InputError        the caller gave us something wrong            exit 2
+    │   ├── ManifestError   carries every problem found, not the first
+    │   ├── CaptureError    not a capture, or one that cannot be read on
+    │   ├── ProbeError      a bad flow: unknown pod, bad port
+    │   └── ScenarioError   a bad `knp test` file
+    ├── PacketError       unreadable packet; only wire raises it, only the datapath catches it
+    ├── DnsError          the same rule for DNS payloads
+    └── NotPermittedError   needs root or a kernel feature               exit 3
+
+An exception that is not a ``KnpError`` is a bug and keeps its traceback.
+"""
+
+
+class KnpError(Exception):
+    """Any failure that knp explains in one line."""
+
+
+class InputError(KnpError):
+    """The caller gave us something wrong; the message names file, object and field."""
+
+
+class ManifestError(InputError):
+    """One or more documents cannot be used; ``problems`` holds one line each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class CaptureError(InputError):
+    """The file is not a capture, or is damaged beyond reading on."""
+
+
+class ProbeError(InputError):
+    """A flow to judge that cannot be understood."""
+
+
+class ScenarioError(InputError):
+    """A `knp test` scenario that cannot be understood."""
+
+
+class PacketError(KnpError):
+    """No readable IP header. Everything less broken is a packet of protocol unknown."""
+
+
+class DnsError(KnpError):
+    """A DNS message that teaches nothing because it is malformed; carries the reason."""
+
+
+class NotPermittedError(KnpError):
+    """Needs root or a kernel feature that is not there."""

@@ -1,0 +1,1 @@
+"""Use cases over iterables of packets and steps: captures, differences, scenarios."""

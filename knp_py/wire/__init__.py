@@ -1,0 +1,1 @@
+"""Bytes to values and back: captures, link layers, IP and transport, DNS. No I/O, no policy."""
