@@ -1,0 +1,210 @@
+"""``knp``: finds the command, runs it, and turns how it ended into an exit code.
+
+A command is a module of its own name beside this one, imported only when it is asked for.
+It holds either ``command``, a function whose annotated parameters are the options, and
+``EXAMPLES``, the text that ends its help; or, when it has commands of its own, ``app``, a
+``typer.Typer`` made by :func:`new_app`. Commands raise ``KnpError`` for what they cannot
+do and ``typer.Exit`` for any exit code but 0.
+
+Exit codes: 0 done or all as expected, 1 expectation not met or findings, 2 bad input or
+usage, 3 not permitted here; 130 interrupted, 141 the reader of our output went away.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+import knp_py
+from knp_py.cli.light import lighten
+from knp_py.errors import KnpError, ManifestError, NotPermittedError
+
+COMMANDS: Mapping[str, str] = {
+    "eval": "What would happen to this flow, and who decides",
+    "replay": "Judge a capture: one record per connection",
+    "test": "Unit tests for policy",
+    "lint": "Problems in policies, no cluster needed",
+    "audit": "Who can reach what, and what opens if an object goes",
+    "diff": "What a change of policy changes",
+    "logs": "Read verdict logs, ours and those of kube-network-policies",
+    "agent": "Enforce policy on this node",
+    "lab": "A cluster of network namespaces on this machine, no Kubernetes",
+}
+
+EXAMPLES = """\
+knp eval --manifests policies/ --from shop/web --to github.com
+knp replay capture.pcap --manifests policies/ --verdict deny
+knp lint policies/
+kubectl logs -n kube-system ds/knp | knp logs --summary -
+"""
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Command(TyperCommand):
+    """A command whose epilog is a block of example command lines, printed as it is."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The examples, with the program named as it was called."""
+        _write_examples(self.epilog, ctx, formatter)
+
+
+class Group(TyperGroup):
+    """The commands by name; a command's module is imported when it is run, not listed."""
+
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        lighten(self.params)
+        for name, summary in COMMANDS.items():
+            if find_spec(f"knp_py.cli.{name}") is not None:
+                self.commands[name] = Command(name, short_help=summary)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command named first in ``args``, loaded, and the rest of ``args``."""
+        if args and args[0] in self.commands:
+            return args[0], load(args[0]), args[1:]
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it, keeping a broken pipe from typer, whose exit code for it is our code 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGoneError from error
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The examples, with the program named as it was called."""
+        _write_examples(self.epilog, ctx, formatter)
+
+
+class _ReaderGoneError(Exception):
+    """Whatever reads our output (``| head``) has seen enough."""
+
+
+def new_app(**settings: Any) -> typer.Typer:
+    """A typer application with our settings: plain help, no completion of its own."""
+    return typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=CONTEXT,
+        **settings,
+    )
+
+
+def load(name: str) -> Any:
+    """The command ``name``, ready to run."""
+    module: ModuleType = import_module(f"knp_py.cli.{name}")
+    app = getattr(module, "app", None)
+    if app is None:
+        app = new_app()
+        app.command(name, cls=Command, epilog=module.EXAMPLES, context_settings=CONTEXT)(
+            module.command
+        )
+    command = typer.main.get_command(app)
+    command.name = name
+    for each in (command, *getattr(command, "commands", {}).values()):
+        lighten(each.params)
+    return command
+
+
+def _write_examples(text: str | None, ctx: Any, formatter: Any) -> None:
+    if not text:
+        return
+    formatter.write("\nExamples:\n")
+    program = ctx.find_root().info_name
+    for line in text.splitlines():
+        shown = re.sub(r"(^|\| )knp\b", rf"\g<1>{program}", line)
+        formatter.write(f"  {shown}\n" if line else "\n")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"knp {knp_py.__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Who decides whether this packet may pass.
+
+    One policy engine over Kubernetes NetworkPolicy and ClusterNetworkPolicy objects: ask it
+    about one flow, a capture, a change, or let it enforce.
+    """
+
+
+def _program(argv0: str) -> str:
+    """The name to show: as invoked, and ``kubectl knp`` when kubectl ran us."""
+    name = os.path.basename(argv0).removesuffix(".exe")
+    return {"kubectl-knp": "kubectl knp"}.get(name, "knp" if name.endswith(".py") else name)
+
+
+def _complain(program: str, lines: list[str]) -> None:
+    sys.stdout.flush()
+    for line in lines:
+        print(f"{program}: {line}", file=sys.stderr)
+
+
+def _usage(error: typer.TyperException, program: str) -> str:
+    """The error as one line with the next step."""
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx is not None else program
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message} (see {path} --help)"
+
+
+def run(argv: list[str], program: str = "knp") -> int:
+    """Run one command line; the exit code. Writes to standard output and error only."""
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.callback(cls=Group, epilog=EXAMPLES, context_settings=CONTEXT)(_root)
+    group = typer.main.get_command(app)
+    # A shell's completion script needs one word; everything else shows what was typed.
+    one_word = program.replace(" ", "-")
+    name = one_word if any("-completion" in arg for arg in argv) else program
+    try:
+        result = group.main(
+            args=argv or ["--help"],
+            prog_name=name,
+            complete_var=f"_{one_word}_COMPLETE".replace("-", "_").upper(),
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        _complain("knp", [_usage(error, program)])
+        return 2
+    except ManifestError as error:
+        _complain("knp", error.problems)
+        return 2
+    except KnpError as error:
+        _complain("knp", str(error).splitlines())
+        return 3 if isinstance(error, NotPermittedError) else 2
+    except typer.Abort:
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """The entry point: ``argv`` without the program's name, ``sys.argv`` when None."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = run(sys.argv[1:] if argv is None else argv, _program(sys.argv[0]))
+    except KeyboardInterrupt:
+        code = 130
+    except (_ReaderGoneError, BrokenPipeError):
+        # Nothing may be written any more, the interpreter's own flush at exit included.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    raise SystemExit(code)
