@@ -1,0 +1,1 @@
+"""Benchmarks: ratios from one run; figures and how to reproduce them in bench/README.md."""

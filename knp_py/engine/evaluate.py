@@ -1,0 +1,259 @@
+"""The one evaluator: a packet and a time in, a decision with its reason out.
+
+The order is the API's (semantics §2, §3): egress of the source pod, then ingress of
+the destination pod; in each Admin tier, NetworkPolicies, Baseline tier, allow. Whether
+a rule matches is `engine.chains`' business; here is only what follows from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from knp_py.engine.snapshot import EMPTY, NO_PORTS, Endpoint, Profile, Snapshot
+from knp_py.model.decision import Decision, NameGrant, Ruling, Verdict
+from knp_py.model.objects import Pod
+from knp_py.model.packet import Packet
+from knp_py.model.policy import Direction, Tier
+
+NO_END = Ruling(
+    True, Direction.EGRESS, Tier.DEFAULT, action="Accept", reason="neither end is a pod"
+)
+OWN_ADDRESS = Ruling(
+    True,
+    Direction.EGRESS,
+    Tier.DEFAULT,
+    action="Accept",
+    reason="a pod's traffic to itself is always allowed",
+)
+OWN_NODE = Ruling(
+    True,
+    Direction.INGRESS,
+    Tier.NETWORK_POLICY,
+    action="Accept",
+    reason="NetworkPolicy always allows traffic from the pod's own node",
+)
+DEFAULTS = (
+    Ruling(True, Direction.EGRESS, Tier.DEFAULT, action="Accept", reason="no policy decided"),
+    Ruling(True, Direction.INGRESS, Tier.DEFAULT, action="Accept", reason="no policy decided"),
+)
+_ALLOW_NO_END = Decision(Verdict.ALLOW, None, None, NO_END)
+_ALLOW_OWN = Decision(Verdict.ALLOW, OWN_ADDRESS, None, OWN_ADDRESS)
+
+_MEMO_LIMIT = 65_536
+_FOREVER = float("inf")
+_NO_GRANTS: tuple[NameGrant, ...] = ()
+
+
+class Names(Protocol):
+    """What the engine asks of the learned names."""
+
+    version: int
+
+    def lookup(self, pod: Pod, address: int, now: float) -> tuple[NameGrant, ...]:
+        """Names learned for the address by this pod and still alive, one per pattern."""
+        ...
+
+    def set_patterns(self, patterns: frozenset[str]) -> None:
+        """The patterns that policies have from now on."""
+        ...
+
+
+class NoNames:
+    """Nothing learned, ever."""
+
+    version = 0
+
+    def lookup(self, pod: Pod, address: int, now: float) -> tuple[NameGrant, ...]:  # noqa: ARG002
+        """Nothing."""
+        return _NO_GRANTS
+
+    def set_patterns(self, patterns: frozenset[str]) -> None:
+        """Ignored."""
+
+
+class PolicyEngine:
+    """Judges packets against one snapshot and the names learned; see ``evaluate``."""
+
+    def __init__(self, names: Names | None = None) -> None:
+        self.names: Names = names if names is not None else NoNames()
+        self.snapshot: Snapshot = EMPTY
+        self._memo: dict[tuple[int, int, int, int], Decision] = {}
+        self._name_memo: dict[tuple[int, int, int, int], tuple[int, Decision]] = {}
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Judge by this snapshot from now on."""
+        self.names.set_patterns(snapshot.patterns)
+        self.snapshot = snapshot
+        self._memo = {}
+        self._name_memo = {}
+
+    def forget(self) -> None:
+        """Drop what is remembered of earlier decisions; answers do not change."""
+        self._memo = {}
+        self._name_memo = {}
+
+    def evaluate(self, packet: Packet, *, now: float) -> Decision:
+        """The verdict on a connection's first packet, in its original direction.
+
+        ``now`` is in seconds of whatever clock the names were learned by. Equal
+        packets (addresses, protocol, destination port) get equal decisions until the
+        snapshot changes or a name is learned or ends.
+        """
+        key = (packet.src, packet.dst, packet.protocol, packet.dport)
+        known = self._memo.get(key)
+        if known is not None:
+            return known
+        if self._name_memo:
+            entry = self._name_memo.get(key)
+            if entry is not None and entry[0] == self.names.version and now < entry[1].valid_until:
+                return entry[1]
+        decision, named = self.judge(packet, now)
+        if named:
+            if len(self._name_memo) >= _MEMO_LIMIT:
+                self._name_memo.clear()
+            self._name_memo[key] = (self.names.version, decision)
+        else:
+            if len(self._memo) >= _MEMO_LIMIT:
+                self._memo.clear()
+            self._memo[key] = decision
+        return decision
+
+    def judge(self, packet: Packet, now: float) -> tuple[Decision, bool]:
+        """``evaluate`` without its memory; and whether learned names were asked."""
+        snapshot = self.snapshot
+        src, dst = packet.src, packet.dst
+        source = snapshot.endpoints.get(src)
+        target = snapshot.endpoints.get(dst)
+        unidentified: tuple[int, ...] = ()
+        if source is None or target is None:
+            if snapshot.network_bounds:
+                unidentified = tuple(
+                    a
+                    for a, end in ((src, source), (dst, target))
+                    if end is None and snapshot.in_pod_network(a) and a not in snapshot.node_ends
+                )
+            if source is None and target is None:
+                if unidentified:
+                    return _ALLOW_NO_END._replace(unidentified=unidentified), False
+                return _ALLOW_NO_END, False
+        elif source.pod is target.pod:
+            return _ALLOW_OWN, False
+
+        ports = NO_PORTS if target is None else target.ports
+        egress: Ruling | None = None
+        grants = _NO_GRANTS
+        until = _FOREVER
+        named = False
+        if source is not None:
+            profile = snapshot.profiles[source.identity]
+            other = None if target is None else snapshot.profiles[target.identity]
+            egress, grants, until, named = self._egress(source, profile, other, packet, ports, now)
+            if not egress.allowed:
+                return (
+                    Decision(
+                        Verdict.DENY, egress, None, egress, egress.reason, (), until, unidentified
+                    ),
+                    named,
+                )
+        ingress: Ruling | None = None
+        decided = egress
+        if target is not None:
+            profile = snapshot.profiles[target.identity]
+            other = None if source is None else snapshot.profiles[source.identity]
+            ingress = self._ingress(target, profile, other, packet, ports)
+            if not ingress.allowed:
+                return (
+                    Decision(
+                        Verdict.DENY,
+                        egress,
+                        ingress,
+                        ingress,
+                        ingress.reason,
+                        (),
+                        until,
+                        unidentified,
+                    ),
+                    named,
+                )
+            if egress is None or ingress.tier is not Tier.DEFAULT or egress.tier is Tier.DEFAULT:
+                decided = ingress
+        return (
+            Decision(Verdict.ALLOW, egress, ingress, decided, None, grants, until, unidentified),
+            named,
+        )
+
+    def _egress(
+        self,
+        source: Endpoint,
+        profile: Profile,
+        other: Profile | None,
+        packet: Packet,
+        ports: Mapping[tuple[int, int], tuple[str, ...]],
+        now: float,
+    ) -> tuple[Ruling, tuple[NameGrant, ...], float, bool]:
+        group, selectors = (0, ()) if other is None else (other.group, other.selectors)
+        dst = packet.dst
+        until = _FOREVER
+        named = False
+        for _, chain in profile.egress:
+            bits = chain.peer_bits(dst, group, selectors)
+            if chain.node_masks:
+                nodes = self.snapshot.node_addresses.get(dst)
+                if nodes:
+                    bits |= chain.node_bits(nodes)
+            grants = _NO_GRANTS
+            if chain.name_masks:
+                named = True
+                grants = self.names.lookup(source.pod, dst, now)
+                if grants:
+                    bits |= chain.name_bits(grants)
+                    until = min(until, *(g.expires for g in grants))
+            bits &= chain.port_bits(packet.protocol, packet.dport, ports)
+            if bits:
+                low = bits & -bits
+                if low & chain.pass_bits:
+                    continue
+                ruling = chain.rulings[low.bit_length() - 1]
+                if grants and ruling.by_name:
+                    grants = tuple(g for g in grants if chain.name_masks.get(g.pattern, 0) & low)
+                    return ruling, grants, until, named
+                return ruling, _NO_GRANTS, until, named
+            if chain.end is not None:
+                return chain.end, _NO_GRANTS, until, named
+        return DEFAULTS[Direction.EGRESS], _NO_GRANTS, until, named
+
+    def _ingress(
+        self,
+        target: Endpoint,
+        profile: Profile,
+        other: Profile | None,
+        packet: Packet,
+        ports: Mapping[tuple[int, int], tuple[str, ...]],
+    ) -> Ruling:
+        group: int
+        selectors: Sequence[int]
+        group, selectors = (0, ()) if other is None else (other.group, other.selectors)
+        src = packet.src
+        for tier, chain in profile.ingress:
+            if (
+                tier is Tier.NETWORK_POLICY
+                and other is None
+                and self._from_own_node(src, target.pod)
+            ):
+                return OWN_NODE
+            bits = chain.peer_bits(src, group, selectors)
+            bits &= chain.port_bits(packet.protocol, packet.dport, ports)
+            if bits:
+                low = bits & -bits
+                if low & chain.pass_bits:
+                    continue
+                return chain.rulings[low.bit_length() - 1]
+            if chain.end is not None:
+                return chain.end
+        return DEFAULTS[Direction.INGRESS]
+
+    def _from_own_node(self, src: int, pod: Pod) -> bool:
+        """Kubelet probes: the pod's node by name, or an address its status names."""
+        if src in pod.host_ips:
+            return True
+        node = self.snapshot.node_ends.get(src)
+        return node is not None and node.name == pod.node
