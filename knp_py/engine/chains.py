@@ -19,6 +19,7 @@ cost grows with the number of rules only by 1/30 of a machine operation each in 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
+from knp_py.engine.names import canonical_pattern
 from knp_py.model.decision import NameGrant, Ruling
 from knp_py.model.net import subtract
 from knp_py.model.packet import Proto
@@ -262,6 +263,8 @@ class _Builder:
             case DomainPeer():
                 for name in peer.names:
                     pattern = canonical_pattern(name)
+                    if pattern is None:
+                        continue  # lint calls it an error; no name can ever match it
                     chain.name_masks[pattern] = chain.name_masks.get(pattern, 0) | bit
             case UnknownPeer():
                 pass  # a NetworkPolicy peer without a known field matches nothing
@@ -329,9 +332,3 @@ def _unknown_peer(peer: Peer, rule: ClusterRule, direction: Direction) -> bool:
         return True
     # Ingress peers select pods only: any other field is not one of theirs.
     return direction is Direction.INGRESS and not isinstance(peer, PodPeer)
-
-
-def canonical_pattern(name: str) -> str:
-    """A ``domainNames`` entry as it compares: lower case, no trailing dot (semantics §6)."""
-    lowered = name.lower()
-    return lowered.removesuffix(".")

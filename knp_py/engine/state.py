@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain as concatenate
 from typing import TypeVar
 
-from knp_py.engine.chains import Chain, ChainCompiler, canonical_pattern
+from knp_py.engine.chains import Chain, ChainCompiler
 from knp_py.engine.identities import Identity, IdentityTable, NodeSelectorTable, SelectorTable
+from knp_py.engine.names import canonical_pattern
 from knp_py.engine.snapshot import EMPTY, NO_PORTS, Endpoint, Profile, Snapshot
 from knp_py.model.changes import Change, Verb
 from knp_py.model.net import format_address, parse_address, parse_cidr, subtract
@@ -453,8 +454,8 @@ class ClusterState:
         }
 
     def _all_patterns(self) -> frozenset[str]:
-        return frozenset(
-            canonical_pattern(name)
+        written = (
+            name
             for policy in self._cluster_policies.values()
             for rule in policy.rules[Direction.EGRESS]
             if rule.action is Action.ACCEPT
@@ -462,6 +463,7 @@ class ClusterState:
             if isinstance(peer, DomainPeer)
             for name in peer.names
         )
+        return frozenset(p for p in map(canonical_pattern, written) if p is not None)
 
     def _cluster_resolvers(self) -> frozenset[int]:
         found = {NODE_LOCAL_DNS}
