@@ -39,7 +39,7 @@ class Outcome(Enum):
 class RuleStep(NamedTuple):
     """One rule of a considered policy; ``action`` is the API's word."""
 
-    index: int
+    rule: int
     name: str | None
     action: str
     outcome: Outcome
@@ -75,7 +75,7 @@ def explain(engine: PolicyEngine, packet: Packet, *, now: float) -> Explanation:
     """The decision and how it came about."""
     decision = engine.evaluate(packet, now=now)
     snapshot = engine.snapshot
-    if decision.decided_by in {NO_END, OWN_ADDRESS}:
+    if decision.decided_by is NO_END or decision.decided_by is OWN_ADDRESS:
         return Explanation(decision, ())
     source = snapshot.endpoints.get(packet.src)
     target = snapshot.endpoints.get(packet.dst)
@@ -119,10 +119,9 @@ def _direction(
             named=named,
             reached=reached and not own_node,
         )
-        if reached and (own_node or (low and not low & chain.pass_bits)):
-            reached = False
-        elif reached and not low and chain.end is not None:
-            reached = False
+        decided = bool(low) and not low & chain.pass_bits
+        isolated = not low and chain.end is not None
+        reached = reached and not (own_node or decided or isolated)
     return DirectionSteps(direction, subject.pod.key, tuple(steps), ruling)
 
 
