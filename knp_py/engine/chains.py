@@ -19,7 +19,7 @@ cost grows with the number of rules only by 1/30 of a machine operation each in 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
-from knp_py.engine.names import canonical_pattern
+from knp_py.engine.patterns import canonical_pattern
 from knp_py.model.decision import NameGrant, Ruling
 from knp_py.model.net import subtract
 from knp_py.model.packet import Proto
@@ -91,6 +91,36 @@ class Chain:
         self.named_masks: dict[tuple[str, int], int] = {}
         self.skipped = 0  # rules that can never match because an Accept failed closed
         self.group_masks: dict[int, int] = {}
+
+    def match(
+        self,
+        address: int,
+        group: int,
+        selectors: Sequence[int],
+        extra: int,
+        protocol: int,
+        port: int,
+        named: Mapping[tuple[int, int], tuple[str, ...]],
+    ) -> int:
+        """Rules that match: ``(peer_bits | extra) & port_bits``, in one call.
+
+        Written out because it runs up to six times for every new connection; a test
+        holds it against the two methods.
+        """
+        bits = self.masks[bisect_right(self.bounds, address)] | extra
+        if group:
+            known = self.group_masks.get(group)
+            if known is None:
+                known = self._group_bits(group, selectors)
+            bits |= known
+        if not bits:
+            return 0
+        table = self.port_tables.get(protocol)
+        ports = self.any_port if table is None else table[1][bisect_right(table[0], port)]
+        if named and self.named_masks:
+            for name in named.get((protocol, port), ()):
+                ports |= self.named_masks.get((name, protocol), 0)
+        return bits & ports
 
     def peer_bits(self, address: int, group: int, selectors: Sequence[int]) -> int:
         """Rules whose peers the other end satisfies, names and nodes left out.

@@ -5,7 +5,7 @@ the destination pod; in each Admin tier, NetworkPolicies, Baseline tier, allow. 
 a rule matches is `engine.chains`' business; here is only what follows from it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from knp_py.engine.snapshot import EMPTY, NO_PORTS, Endpoint, Profile, Snapshot
@@ -35,6 +35,10 @@ DEFAULTS = (
     Ruling(True, Direction.EGRESS, Tier.DEFAULT, action="Accept", reason="no policy decided"),
     Ruling(True, Direction.INGRESS, Tier.DEFAULT, action="Accept", reason="no policy decided"),
 )
+_EGRESS_DEFAULT, _INGRESS_DEFAULT = DEFAULTS
+# Module names are found faster than enum members, and these are read for every packet.
+_ALLOW, _DENY = Verdict.ALLOW, Verdict.DENY
+_NETWORK_POLICY, _DEFAULT_TIER = Tier.NETWORK_POLICY, Tier.DEFAULT
 _ALLOW_NO_END = Decision(Verdict.ALLOW, None, None, NO_END)
 _ALLOW_OWN = Decision(Verdict.ALLOW, OWN_ADDRESS, None, OWN_ADDRESS)
 
@@ -133,7 +137,7 @@ class PolicyEngine:
                 )
             if source is None and target is None:
                 if unidentified:
-                    return _ALLOW_NO_END._replace(unidentified=unidentified), False
+                    return Decision(_ALLOW, None, None, NO_END, unidentified=unidentified), False
                 return _ALLOW_NO_END, False
         elif source.pod is target.pod:
             return _ALLOW_OWN, False
@@ -149,9 +153,7 @@ class PolicyEngine:
             egress, grants, until, named = self._egress(source, profile, other, packet, ports, now)
             if not egress.allowed:
                 return (
-                    Decision(
-                        Verdict.DENY, egress, None, egress, egress.reason, (), until, unidentified
-                    ),
+                    Decision(_DENY, egress, None, egress, egress.reason, (), until, unidentified),
                     named,
                 )
         ingress: Ruling | None = None
@@ -163,7 +165,7 @@ class PolicyEngine:
             if not ingress.allowed:
                 return (
                     Decision(
-                        Verdict.DENY,
+                        _DENY,
                         egress,
                         ingress,
                         ingress,
@@ -174,10 +176,10 @@ class PolicyEngine:
                     ),
                     named,
                 )
-            if egress is None or ingress.tier is not Tier.DEFAULT or egress.tier is Tier.DEFAULT:
+            if egress is None or ingress.tier is not _DEFAULT_TIER or egress.tier is _DEFAULT_TIER:
                 decided = ingress
         return (
-            Decision(Verdict.ALLOW, egress, ingress, decided, None, grants, until, unidentified),
+            Decision(_ALLOW, egress, ingress, decided, None, grants, until, unidentified),
             named,
         )
 
@@ -191,23 +193,23 @@ class PolicyEngine:
         now: float,
     ) -> tuple[Ruling, tuple[NameGrant, ...], float, bool]:
         group, selectors = (0, ()) if other is None else (other.group, other.selectors)
-        dst = packet.dst
+        dst, protocol, port = packet.dst, packet.protocol, packet.dport
         until = _FOREVER
         named = False
         for _, chain in profile.egress:
-            bits = chain.peer_bits(dst, group, selectors)
+            extra = 0
             if chain.node_masks:
                 nodes = self.snapshot.node_addresses.get(dst)
                 if nodes:
-                    bits |= chain.node_bits(nodes)
+                    extra = chain.node_bits(nodes)
             grants = _NO_GRANTS
             if chain.name_masks:
                 named = True
                 grants = self.names.lookup(source.pod, dst, now)
                 if grants:
-                    bits |= chain.name_bits(grants)
+                    extra |= chain.name_bits(grants)
                     until = min(until, *(g.expires for g in grants))
-            bits &= chain.port_bits(packet.protocol, packet.dport, ports)
+            bits = chain.match(dst, group, selectors, extra, protocol, port, ports)
             if bits:
                 low = bits & -bits
                 if low & chain.pass_bits:
@@ -219,7 +221,7 @@ class PolicyEngine:
                 return ruling, _NO_GRANTS, until, named
             if chain.end is not None:
                 return chain.end, _NO_GRANTS, until, named
-        return DEFAULTS[Direction.EGRESS], _NO_GRANTS, until, named
+        return _EGRESS_DEFAULT, _NO_GRANTS, until, named
 
     def _ingress(
         self,
@@ -229,19 +231,12 @@ class PolicyEngine:
         packet: Packet,
         ports: Mapping[tuple[int, int], tuple[str, ...]],
     ) -> Ruling:
-        group: int
-        selectors: Sequence[int]
         group, selectors = (0, ()) if other is None else (other.group, other.selectors)
-        src = packet.src
+        src, protocol, port = packet.src, packet.protocol, packet.dport
         for tier, chain in profile.ingress:
-            if (
-                tier is Tier.NETWORK_POLICY
-                and other is None
-                and self._from_own_node(src, target.pod)
-            ):
+            if tier is _NETWORK_POLICY and other is None and self._from_own_node(src, target.pod):
                 return OWN_NODE
-            bits = chain.peer_bits(src, group, selectors)
-            bits &= chain.port_bits(packet.protocol, packet.dport, ports)
+            bits = chain.match(src, group, selectors, 0, protocol, port, ports)
             if bits:
                 low = bits & -bits
                 if low & chain.pass_bits:
@@ -249,7 +244,7 @@ class PolicyEngine:
                 return chain.rulings[low.bit_length() - 1]
             if chain.end is not None:
                 return chain.end
-        return DEFAULTS[Direction.INGRESS]
+        return _INGRESS_DEFAULT
 
     def _from_own_node(self, src: int, pod: Pod) -> bool:
         """Kubelet probes: the pod's node by name, or an address its status names."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from knp_py.engine.chains import Chain, ChainCompiler
 from knp_py.engine.identities import Identity, IdentityTable, NodeSelectorTable, SelectorTable
-from knp_py.engine.names import canonical_pattern
+from knp_py.engine.patterns import canonical_pattern
 from knp_py.engine.snapshot import EMPTY, NO_PORTS, Endpoint, Profile, Snapshot
 from knp_py.model.changes import Change, Verb
 from knp_py.model.net import format_address, parse_address, parse_cidr, subtract

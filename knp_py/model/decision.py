@@ -49,8 +49,8 @@ class NameGrant(NamedTuple):
     expires: float
 
 
-class Decision(NamedTuple):
-    """The answer to one packet.
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """The answer to one packet. A Struct, not a NamedTuple: a quarter of the cost to make.
 
     ``egress`` is None when the source is no pod; ``ingress`` when the destination is
     none or egress already denied. ``decided_by`` is the ruling that denied, else the
