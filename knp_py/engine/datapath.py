@@ -1,0 +1,335 @@
+"""The one door for bytes: parse, learn names, known connection?, evaluate.
+
+``ingest`` never raises for what a packet holds: what cannot be parsed is judged on its
+addresses with protocol ``unknown``, and what has no readable IP header is counted in
+``unreadable`` and belongs to no connection (semantics §5).
+"""
+
+from collections import Counter
+from typing import Protocol
+
+from knp_py.engine.evaluate import PolicyEngine
+from knp_py.engine.flows import (
+    TCP_ESTABLISHED,
+    UDP_STREAM,
+    Flow,
+    FlowKey,
+    FlowTable,
+    Side,
+    first_idle,
+    key_of,
+    tcp_begins,
+    tcp_flags,
+    tcp_replaces,
+)
+from knp_py.engine.services import Backend, backends
+from knp_py.engine.snapshot import Snapshot
+from knp_py.errors import PacketError
+from knp_py.model.decision import Decision, Ruling, Verdict
+from knp_py.model.net import is_v4
+from knp_py.model.objects import Pod, Service
+from knp_py.model.packet import FIN, RST, SYN, Packet, Proto
+from knp_py.model.policy import Direction, Tier
+from knp_py.wire.fragments import Reassembler
+from knp_py.wire.packet import parse_ip
+
+DNS_PORT = 53
+MIDSTREAM = "midstream: the capture does not hold the connection's beginning"
+# Neighbour and router discovery (RFC 4861) and multicast listener discovery (RFC 2710,
+# RFC 3810): without them IPv6 does not work, so they are never judged (semantics §5).
+IPV6_MUST_PASS = frozenset({130, 131, 132, 133, 134, 135, 136, 137, 143})
+_IPV6_CONTROL = Ruling(
+    True,
+    Direction.EGRESS,
+    Tier.DEFAULT,
+    action="Accept",
+    reason="IPv6 neighbour, router and listener discovery always passes",
+)
+_ALLOW_CONTROL = Decision(Verdict.ALLOW, None, None, _IPV6_CONTROL, _IPV6_CONTROL.reason)
+_UNKNOWN_MIDSTREAM = Decision(Verdict.UNKNOWN, None, None, None, MIDSTREAM)
+_TCP_CONTROL = SYN | FIN | RST
+
+
+class Snooper(Protocol):
+    """What the datapath tells of DNS; `engine.snoop` learns from it."""
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Judge resolvers by this snapshot from now on."""
+        ...
+
+    def query(self, flow: FlowKey, pod: Pod, server: int, payload: bytes, now: float) -> None:
+        """A datagram that a pod sends to a server's port 53, which policy allowed."""
+        ...
+
+    def answer(self, flow: FlowKey, pod: Pod, server: int, payload: bytes, now: float) -> None:
+        """A datagram in the reply direction of such a flow."""
+        ...
+
+    def segment(
+        self,
+        flow: FlowKey,
+        pod: Pod,
+        server: int,
+        *,
+        from_server: bool,
+        seq: int,
+        flags: int,
+        payload: bytes,
+        now: float,
+    ) -> None:
+        """A TCP segment of either direction of such a flow."""
+        ...
+
+    def unsolicited(
+        self, reason: str, pod: Pod | None, server: int, payload: bytes, now: float
+    ) -> None:
+        """A datagram from port 53 that answers nothing: it teaches nothing either."""
+        ...
+
+    def forget(self, flow: FlowKey) -> None:
+        """The flow has ended."""
+        ...
+
+
+class Datapath:
+    """Packets of a capture in, connections with their decisions out.
+
+    ``judge_midstream`` judges a TCP connection whose beginning is missing as if its
+    first packet seen were its beginning. ``assume_queried`` takes a datagram from a
+    server's port 53 to a pod as the answer to a query that the capture lacks.
+    ``resolve_services`` judges a Service's address, seen before destination NAT, by the
+    pods behind it.
+    """
+
+    def __init__(
+        self,
+        engine: PolicyEngine,
+        snooper: Snooper,
+        *,
+        judge_midstream: bool = False,
+        assume_queried: bool = False,
+        resolve_services: bool = False,
+        flows: FlowTable | None = None,
+    ) -> None:
+        self.engine = engine
+        self.snooper = snooper
+        self.flows = flows if flows is not None else FlowTable()
+        self.fragments = Reassembler()
+        self.unreadable: Counter[str] = Counter()
+        self.unparsed: Counter[str] = Counter()
+        self._judge_midstream = judge_midstream
+        self._assume_queried = assume_queried
+        self._resolve_services = resolve_services
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Judge new connections by this snapshot from now on."""
+        self.engine.load(snapshot)
+        self.snooper.load(snapshot)
+
+    def ingest(self, data: bytes, *, now: float, offset: int = 0, vlan: int = 0) -> Flow | None:
+        """The connection a packet belongs to, its decision made; None when it has none.
+
+        ``data`` holds an IP header at ``offset``. A fragment belongs to no connection
+        until its datagram is complete. The first lines are the road that nearly every
+        packet of a long capture takes: a known connection's next segment needs no
+        parsing, only its tuple's raw bytes.
+        """
+        if not vlan:
+            try:
+                if data[offset] == 0x45:
+                    if not (data[offset + 6] & 0x3F or data[offset + 7]):
+                        protocol = data[offset + 9]
+                        side = self.flows.quick4[protocol].get(data[offset + 12 : offset + 24])
+                        if side is not None:
+                            size = data[offset + 2] << 8 | data[offset + 3]
+                            flags = data[offset + 33] if protocol == 6 else 0
+                            if self._quick(side, size, flags, len(data) - offset, now):
+                                return side.flow
+                elif data[offset] >> 4 == 6:
+                    protocol = data[offset + 6]
+                    side = self.flows.quick6[protocol].get(data[offset + 8 : offset + 44])
+                    if side is not None:
+                        size = 40 + (data[offset + 4] << 8 | data[offset + 5])
+                        flags = data[offset + 53] if protocol == 6 else 0
+                        if self._quick(side, size, flags, len(data) - offset, now):
+                            return side.flow
+            except IndexError:
+                pass  # too short for the short road; the parser says what is wrong
+        return self._slow(data, offset, vlan, now)
+
+    def _quick(self, side: Side, size: int, flags: int, held: int, now: float) -> bool:
+        """Count a packet of a known flow; False when it needs the long road after all."""
+        flow = side.flow
+        if now - flow.last > flow.idle or flags & SYN:
+            return False
+        if flags & _TCP_CONTROL:
+            tcp_flags(side, flags)
+        side.packets += 1
+        side.bytes += size or held
+        flow.last = now
+        return True
+
+    def _slow(self, data: bytes, offset: int, vlan: int, now: float) -> Flow | None:
+        try:
+            packet = parse_ip(data, offset=offset, want_payload=False)
+            parts = 1
+            if packet.fragment:
+                whole = self.fragments.add(data, offset=offset, now=now, vlan=vlan)
+                if whole is None:
+                    return None
+                data, offset, parts = whole.data, 0, whole.parts
+                packet = parse_ip(data, offset=0, want_payload=False)
+        except PacketError as error:
+            self.unreadable[str(error)] += 1
+            return None
+        if packet.problem is not None:
+            self.unparsed[packet.problem] += 1
+        if DNS_PORT in {packet.sport, packet.dport}:
+            packet = parse_ip(data, offset=offset, want_payload=True)
+        side = self._side(packet, vlan, now)
+        flow = side.flow
+        if packet.protocol == Proto.TCP:
+            tcp_flags(side, packet.flags)
+        elif packet.protocol == Proto.UDP and not side.original:
+            flow.idle = UDP_STREAM
+        side.packets += parts
+        side.bytes += packet.wire_len
+        flow.last = max(flow.last, now)
+        if packet.payload:
+            self._dns(side, packet, now)
+        elif not vlan and parts == 1 and DNS_PORT not in {packet.sport, packet.dport}:
+            self._learn_raw(side, data, offset, packet)
+        return flow
+
+    def _learn_raw(self, side: Side, data: bytes, offset: int, packet: Packet) -> None:
+        protocol = packet.protocol
+        if protocol not in {Proto.TCP, Proto.UDP} or packet.inner is not None:
+            return
+        if protocol == Proto.UDP and side.flow.reply.packets == 0:
+            return  # the first reply lengthens the time-out, on the long road
+        if protocol == Proto.TCP and side.flow.idle != TCP_ESTABLISHED:
+            return
+        if data[offset] == 0x45:
+            self.flows.remember_raw(side, 4, data[offset + 12 : offset + 24])
+        elif data[offset] >> 4 == 6 and data[offset + 6] == protocol:
+            self.flows.remember_raw(side, 6, data[offset + 8 : offset + 44])
+
+    def _side(self, packet: Packet, vlan: int, now: float) -> Side:
+        """The side of the flow a packet belongs to; begins the flow when there is none."""
+        flows = self.flows
+        if packet.inner is not None:
+            related = flows.find(key_of(packet.inner, vlan), now)
+            if related is not None:
+                # An ICMP error travels against the packet it quotes.
+                return related.flow.reply if related.original else related.flow.original
+        key = key_of(packet, vlan)
+        side = flows.find(key, now)
+        if side is not None:
+            opens = packet.protocol == Proto.TCP and tcp_begins(packet)
+            if not opens or not tcp_replaces(side.flow, packet):
+                return side
+            flows.end(side.flow)
+        if (
+            self._assume_queried
+            and packet.protocol == Proto.UDP
+            and packet.sport == DNS_PORT
+            and self.engine.snapshot.pod_at(packet.dst) is not None
+        ):
+            swapped = packet._replace(
+                src=packet.dst, dst=packet.src, sport=packet.dport, dport=packet.sport
+            )
+            return self._begin(swapped, key.reversed(), now).reply
+        return self._begin(packet, key, now).original
+
+    def _begin(self, packet: Packet, key: FlowKey, now: float) -> Flow:
+        flow = self.flows.begin(key, now)
+        flow.idle = first_idle(packet.protocol)
+        snapshot = self.engine.snapshot
+        flow.pod = snapshot.pod_at(packet.src)
+        flow.target = snapshot.pod_at(packet.dst)
+        if packet.protocol == Proto.TCP:
+            if tcp_begins(packet):
+                flow.isn = packet.seq
+            else:
+                flow.midstream = True
+                flow.idle = TCP_ESTABLISHED
+                if not self._judge_midstream:
+                    flow.decision = _UNKNOWN_MIDSTREAM
+                    return flow
+        if packet.protocol == Proto.ICMPV6 and packet.icmp_type in IPV6_MUST_PASS:
+            flow.decision = _ALLOW_CONTROL
+            return flow
+        service = None if flow.target else snapshot.service_at(packet.dst)
+        if service is None:
+            flow.decision = self.engine.evaluate(packet, now=now)
+        else:
+            self._judge_service(flow, packet, service, now)
+        return flow
+
+    def _judge_service(self, flow: Flow, packet: Packet, service: Service, now: float) -> None:
+        """A packet on its way to a Service: its backends are what policy will see."""
+        found: tuple[Backend, ...] = ()
+        if self._resolve_services:
+            found = backends(
+                self.engine.snapshot,
+                service,
+                protocol=packet.protocol,
+                port=packet.dport,
+                v4=is_v4(packet.dst),
+            )
+        if not found:
+            flow.decision = self.engine.evaluate(packet, now=now)
+            flow.note = (
+                f"the destination is the Service {service.key}: policy judges the pod behind"
+                " it, after destination NAT"
+            )
+            if not self._resolve_services:
+                flow.note += " (--resolve-services does that)"
+            return
+        decisions = [
+            self.engine.evaluate(packet._replace(dst=b.address, dport=b.port), now=now)
+            for b in found
+        ]
+        flow.decision = decisions[0]
+        flow.target = found[0].pod
+        flow.note = f"the Service {service.key}: judged at {found[0].pod.key}"
+        if len({d.verdict for d in decisions}) > 1:
+            words = ", ".join(
+                f"{b.pod.key} {d.verdict.value}" for b, d in zip(found, decisions, strict=True)
+            )
+            reason = f"the backends of the Service {service.key} differ: {words}"
+            flow.decision = Decision(Verdict.UNKNOWN, None, None, None, reason)
+
+    def _dns(self, side: Side, packet: Packet, now: float) -> None:
+        """Pass DNS on to whoever learns from it; only what policy allowed and a pod asked."""
+        flow = side.flow
+        pod = flow.pod
+        if flow.key.dport == DNS_PORT and pod is not None:
+            if flow.decision.verdict is not Verdict.ALLOW:
+                return
+            server = flow.key.dst
+            if packet.protocol == Proto.TCP:
+                self.snooper.segment(
+                    flow.key,
+                    pod,
+                    server,
+                    from_server=not side.original,
+                    seq=packet.seq,
+                    flags=packet.flags,
+                    payload=packet.payload,
+                    now=now,
+                )
+            elif packet.protocol != Proto.UDP:
+                return
+            elif side.original:
+                self.snooper.query(flow.key, pod, server, packet.payload, now)
+            else:
+                self.snooper.answer(flow.key, pod, server, packet.payload, now)
+        elif packet.sport == DNS_PORT and packet.protocol == Proto.UDP:
+            self.snooper.unsolicited(
+                "unsolicited",
+                self.engine.snapshot.pod_at(packet.dst),
+                packet.src,
+                packet.payload,
+                now,
+            )

@@ -1,0 +1,96 @@
+"""A capture through the datapath: records in, connections with their decisions out.
+
+Constant memory whatever the capture's length: a connection leaves when it ends or falls
+silent, in the order of first packets as long as no more than ``REORDER`` wait for an
+earlier one that goes on.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+
+from knp_py.engine.datapath import Datapath
+from knp_py.engine.flows import Flow
+from knp_py.errors import PacketError
+from knp_py.wire.link import locate
+
+Record = tuple[int, int, bytes, int]
+# Called with each packet's flow and record, for whoever writes packets out again.
+OnPacket = Callable[[Flow, Record], None]
+# Bytes of the IP packet inside an odd link layer, or None.
+OddLink = Callable[[int, bytes], bytes | None]
+
+REORDER = 65_536
+_ETHERNET = 1
+_DRAIN_EVERY = 4096
+
+
+class Replay:
+    """One pass over a capture; the counters may be read at any time.
+
+    ``skipped`` counts what is no IP packet, by reason; ``first_ns`` and ``last_ns`` are
+    the earliest and latest packet time, nanoseconds since the epoch, 0 before any.
+    """
+
+    def __init__(self, datapath: Datapath, *, odd_link: OddLink | None = None) -> None:
+        self.datapath = datapath
+        self.packets = 0
+        self.skipped: Counter[str] = Counter()
+        self.first_ns = 0
+        self.last_ns = 0
+        self.truncated = 0
+        self._odd_link = odd_link
+        self._waiting: list[tuple[int, Flow]] = []
+        self._next = 1
+
+    def run(self, records: Iterable[Record], on_packet: OnPacket | None = None) -> Iterator[Flow]:
+        """Every connection, once it has ended."""
+        ingest = self.datapath.ingest
+        count = 0
+        for record in records:
+            ts, link, data, _ = record
+            count += 1
+            if link == _ETHERNET and data[12:14] == b"\x08\x00":
+                flow = ingest(data, now=ts * 1e-9, offset=14)
+            else:
+                flow = self._other(record)
+            if on_packet is not None and flow is not None:
+                on_packet(flow, record)
+            if not count % _DRAIN_EVERY:
+                self._note(count, ts)
+                count = 0
+                yield from self._drain(REORDER)
+            elif not self.first_ns:
+                self.first_ns = ts
+        if count:
+            self._note(count, ts)
+        self.datapath.flows.end_all()
+        yield from self._drain(0)
+
+    def _note(self, count: int, ts: int) -> None:
+        self.packets += count
+        self.last_ns = max(self.last_ns, ts)
+
+    def _other(self, record: Record) -> Flow | None:
+        ts, link, data, _ = record
+        try:
+            offset, vlan = locate(link, data)
+        except PacketError as error:
+            inner = self._odd_link(link, data) if self._odd_link is not None else None
+            if inner is None:
+                self.skipped[str(error)] += 1
+                return None
+            data, offset, vlan = inner, 0, 0
+        return self.datapath.ingest(data, now=ts * 1e-9, offset=offset, vlan=vlan)
+
+    def _drain(self, hold: int) -> Iterator[Flow]:
+        """Ended flows in the order they began; at most ``hold`` stay back for that."""
+        ended = self.datapath.flows.ended
+        waiting = self._waiting
+        for flow in ended:
+            heappush(waiting, (flow.number, flow))
+        ended.clear()
+        while waiting and (waiting[0][0] == self._next or len(waiting) > hold):
+            number, flow = heappop(waiting)
+            self._next = max(self._next, number + 1)
+            yield flow
