@@ -48,20 +48,41 @@ kubectl logs -n kube-system ds/knp | knp logs --summary -
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Command(TyperCommand):
-    """A command whose epilog is a block of example command lines, printed as it is."""
+class _Ours:
+    """What our commands and groups have in common."""
+
+    epilog: str | None
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """``--help``, whose value would otherwise be the one that imports pydantic."""
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        lighten([option])
+        return option
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """The examples, with the program named as it was called."""
-        _write_examples(self.epilog, ctx, formatter)
+        """The epilog is a block of command lines; the program is named as it was called."""
+        if not self.epilog:
+            return
+        formatter.write("\nExamples:\n")
+        program = ctx.find_root().info_name
+        for line in self.epilog.splitlines():
+            shown = re.sub(r"(^|\| )knp\b", rf"\g<1>{program}", line)
+            formatter.write(f"  {shown}\n" if line else "\n")
 
 
-class Group(TyperGroup):
+class Command(_Ours, TyperCommand):
+    """A command whose epilog is example command lines."""
+
+
+class Group(_Ours, TyperGroup):
+    """A command with commands of its own."""
+
+
+class _Root(Group):
     """The commands by name; a command's module is imported when it is run, not listed."""
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
-        lighten(self.params)
         for name, summary in COMMANDS.items():
             if find_spec(f"knp_py.cli.{name}") is not None:
                 self.commands[name] = Command(name, short_help=summary)
@@ -79,18 +100,18 @@ class Group(TyperGroup):
         except BrokenPipeError as error:
             raise _ReaderGoneError from error
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """The examples, with the program named as it was called."""
-        _write_examples(self.epilog, ctx, formatter)
-
 
 class _ReaderGoneError(Exception):
     """Whatever reads our output (``| head``) has seen enough."""
 
 
 def new_app(**settings: Any) -> typer.Typer:
-    """A typer application with our settings: plain help, no completion of its own."""
+    """A typer application with our settings, for a command with commands of its own.
+
+    Register those with ``cls=Command`` and their examples as ``epilog``.
+    """
     return typer.Typer(
+        cls=Group,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -113,16 +134,6 @@ def load(name: str) -> Any:
     for each in (command, *getattr(command, "commands", {}).values()):
         lighten(each.params)
     return command
-
-
-def _write_examples(text: str | None, ctx: Any, formatter: Any) -> None:
-    if not text:
-        return
-    formatter.write("\nExamples:\n")
-    program = ctx.find_root().info_name
-    for line in text.splitlines():
-        shown = re.sub(r"(^|\| )knp\b", rf"\g<1>{program}", line)
-        formatter.write(f"  {shown}\n" if line else "\n")
 
 
 def _version(wanted: bool) -> None:
@@ -167,8 +178,9 @@ def _usage(error: typer.TyperException, program: str) -> str:
 def run(argv: list[str], program: str = "knp") -> int:
     """Run one command line; the exit code. Writes to standard output and error only."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.callback(cls=Group, epilog=EXAMPLES, context_settings=CONTEXT)(_root)
+    app.callback(cls=_Root, epilog=EXAMPLES, context_settings=CONTEXT)(_root)
     group = typer.main.get_command(app)
+    lighten(group.params)
     # A shell's completion script needs one word; everything else shows what was typed.
     one_word = program.replace(" ", "-")
     name = one_word if any("-completion" in arg for arg in argv) else program

@@ -1,0 +1,267 @@
+"""Tables, JSON and progress: how every command prints.
+
+A table is for people. On a terminal a complete table is drawn by rich, in colours unless
+``NO_COLOR`` is set; piped it is plain text in aligned columns, at most 100 columns wide
+where the words allow it. Rows that come one by one have columns of a fixed width instead,
+so that the first is out before the last is known.
+"""
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple, Protocol, Self
+
+import msgspec
+
+from knp_py.cli.options import OutputFormat
+
+WIDTH = 100
+GAP = "  "
+
+# Style → terminal code and rich's word for it.
+STYLES = {
+    "allow": ("32", "green"),
+    "deny": ("31", "red"),
+    "unknown": ("33", "yellow"),
+    "error": ("31", "red"),
+    "warning": ("33", "yellow"),
+    "dim": ("2", "dim"),
+    "bold": ("1", "bold"),
+}
+
+
+class Cell(NamedTuple):
+    """A text with a style: a key of the colours above, such as a verdict's word."""
+
+    text: str
+    style: str = ""
+
+
+class Column(NamedTuple):
+    """A column. ``width`` matters for rows that come one by one only."""
+
+    title: str
+    width: int = 0
+    right: bool = False
+
+
+def verdict_cell(word: str) -> Cell:
+    """A verdict's word in its colour."""
+    return Cell(word, word)
+
+
+def colours(stream: IO[str]) -> bool:
+    """Whether to colour: a terminal that can, and nobody asked otherwise (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _paint(text: str, style: str) -> str:
+    return f"\033[{STYLES[style][0]}m{text}\033[0m" if style else text
+
+
+def _cell(value: Cell | str) -> Cell:
+    return value if isinstance(value, Cell) else Cell(value)
+
+
+def clean(text: str) -> str:
+    """The text without control characters, which a name in a log or manifest may hold."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def _fit(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+    """Column widths: natural ones, the widest shrunk while the row is too wide.
+
+    No column gets narrower than its longest word, so a row may still end up too wide:
+    a name cut in two would be worse.
+    """
+    widths: list[int] = []
+    least: list[int] = []
+    for index, column in enumerate(columns):
+        texts = [column.title, *(row[index].text for row in rows)]
+        widths.append(max(map(len, texts)))
+        least.append(max(len(word) for text in texts for word in text.split() or [""]))
+    spare = sum(widths) + len(GAP) * (len(columns) - 1) - width
+    while spare > 0:
+        index = max(range(len(widths)), key=lambda i: (widths[i] > least[i], widths[i]))
+        if widths[index] <= least[index]:
+            break
+        widths[index] -= 1
+        spare -= 1
+    return widths
+
+
+def _line(cells: Iterable[tuple[str, int, bool, str]], paint: bool) -> str:
+    parts = []
+    for text, width, right, style in cells:
+        padding = " " * (width - len(text))
+        shown = _paint(text, style) if paint else text
+        parts.append(padding + shown if right else shown + padding)
+    return GAP.join(parts).rstrip()
+
+
+def plain_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], width: int = WIDTH
+) -> Iterator[str]:
+    """The lines of a table in plain text; long cells wrap between words."""
+    cells = [[Cell(clean(_cell(c).text), _cell(c).style) for c in row] for row in rows]
+    widths = _fit(columns, cells, width)
+    head = ((c.title, w, c.right, "") for c, w in zip(columns, widths, strict=True))
+    if any(column.title for column in columns):
+        yield _line(head, paint=False)
+    for row in cells:
+        wrapped = [
+            textwrap.wrap(c.text, w, break_long_words=False, break_on_hyphens=False) or [""]
+            for c, w in zip(row, widths, strict=True)
+        ]
+        for number in range(max(map(len, wrapped))):
+            yield _line(
+                (
+                    (lines[number] if number < len(lines) else "", w, column.right, "")
+                    for lines, w, column in zip(wrapped, widths, columns, strict=True)
+                ),
+                paint=False,
+            )
+
+
+def print_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell | str]],
+    *,
+    title: str = "",
+    stream: IO[str] | None = None,
+) -> None:
+    """A complete table, drawn by rich on a terminal."""
+    out = stream or sys.stdout
+    if not out.isatty():
+        if title:
+            print(title, file=out)
+        for line in plain_table(columns, rows):
+            print(line, file=out)
+        return
+    from knp_py.cli.terminal import draw_table  # noqa: PLC0415  rich is slow to import
+
+    draw_table(
+        columns,
+        [[Cell(clean(c.text), c.style) for c in map(_cell, row)] for row in rows],
+        title=title,
+        stream=out,
+    )
+
+
+class StreamTable:
+    """A table whose rows come one by one: the header first, then each row at once."""
+
+    def __init__(
+        self, columns: Sequence[Column], *, stream: IO[str] | None = None, flush: bool = False
+    ) -> None:
+        self._columns = columns
+        self._out = stream or sys.stdout
+        self._flush = flush
+        self._colours = colours(self._out)
+        self._begun = False
+
+    def row(self, *values: Cell | str) -> None:
+        """Print one row; a text longer than its column moves the rest of its row along."""
+        if not self._begun:
+            self._begun = True
+            self._print([Cell(column.title, "bold") for column in self._columns])
+        self._print([_cell(value) for value in values])
+
+    def _print(self, cells: Sequence[Cell]) -> None:
+        line = _line(
+            (
+                (clean(cell.text), column.width, column.right, cell.style)
+                for cell, column in zip(cells, self._columns, strict=True)
+            ),
+            self._colours,
+        )
+        print(line, file=self._out, flush=self._flush)
+
+
+class Documents:
+    """Results as JSON, one by one: lines, or one array that is never held as a whole.
+
+    ``write`` takes whatever msgspec encodes, or bytes that are JSON already. Use it as a
+    context manager: the array has to be closed.
+    """
+
+    def __init__(
+        self, output: OutputFormat, *, stream: IO[str] | None = None, flush: bool = False
+    ) -> None:
+        self._array = output is OutputFormat.JSON
+        self._out = stream or sys.stdout
+        self._flush = flush
+        self._encode = msgspec.json.Encoder().encode
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if self._array and kind is None:
+            self._out.write("\n]\n" if self._count else "[]\n")
+
+    def write(self, document: Any) -> None:
+        """One result."""
+        line = document if isinstance(document, bytes) else self._encode(document)
+        text = line.decode()
+        if self._array:
+            indented = msgspec.json.format(line, indent=2).decode()
+            self._out.write(
+                ("[\n" if not self._count else ",\n") + textwrap.indent(indented, "  ")
+            )
+        else:
+            self._out.write(text + "\n")
+        self._count += 1
+        if self._flush:
+            self._out.flush()
+
+
+def print_json(document: Any) -> None:
+    """One result as one indented JSON document."""
+    print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def note(text: str) -> None:
+    """Something worth knowing that is no result: to standard error."""
+    print(f"knp: {text}", file=sys.stderr)
+
+
+def notes(lines: Sequence[str], limit: int, rest: str) -> None:
+    """The first ``limit`` notes, and how many more there are."""
+    for line in lines[:limit]:
+        note(line)
+    if len(lines) > limit:
+        note(f"and {len(lines) - limit} more; {rest}")
+
+
+class Progress(Protocol):
+    """How far a long job is."""
+
+    def advance(self, amount: int = 1) -> None:
+        """So much more is done."""
+        ...
+
+
+class _Silent:
+    def advance(self, amount: int = 1) -> None:
+        pass
+
+
+@contextmanager
+def progress(label: str, total: int | None = None, unit: str = "") -> Iterator[Progress]:
+    """A bar on standard error while a long job runs; nothing when that is no terminal.
+
+    ``total`` None means unknown. Call ``advance`` once in a while, not per item.
+    """
+    if not sys.stderr.isatty():
+        yield _Silent()
+        return
+    from knp_py.cli.terminal import bar  # noqa: PLC0415  rich is slow to import
+
+    with bar(label, total, unit) as shown:
+        yield shown

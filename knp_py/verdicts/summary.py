@@ -1,0 +1,78 @@
+"""Counts over verdict entries, in bounded memory."""
+
+from collections import Counter
+from typing import Final
+
+from knp_py.verdicts.read import VerdictEntry
+from knp_py.verdicts.record import End
+
+KEYS: Final = 20_000
+"""Different flows that are counted apart; beyond it the rarest are counted together."""
+
+
+def deciding_object(entry: VerdictEntry) -> str:
+    """What decided, as one phrase: ``Admin default-deny[0] deny-all``."""
+    decided = entry.decided_by
+    if decided is None:
+        return "undecided" if entry.verdict == "unknown" else "?"
+    policy = decided.policy or "+".join(entry.isolated_by or ())
+    text = f"{decided.tier or '?'} {policy}".rstrip()
+    if decided.rule is not None:
+        text += f"[{decided.rule}]"
+    return f"{text} {decided.rule_name}" if decided.rule_name else text
+
+
+def end_name(end: End) -> str:
+    """The end as people know it: its pod, else a learned name with the address."""
+    if end.pod:
+        return str(end.pod)
+    address = end.ip or "?"
+    if end.names:
+        return f"{address} ({end.names[0]})"
+    return f"{address} (node {end.node})" if end.node else address
+
+
+class Tally:
+    """Counts by key that never holds more than twice ``keys`` keys.
+
+    When full it keeps the most frequent and adds the rest up in ``other``.
+    """
+
+    def __init__(self, keys: int = KEYS) -> None:
+        self._keys = keys
+        self._counts: Counter[tuple[str, ...]] = Counter()
+        self.other = 0
+
+    def add(self, *key: str) -> None:
+        """Count one."""
+        self._counts[key] += 1
+        if len(self._counts) > 2 * self._keys:
+            kept = self._counts.most_common(self._keys)
+            self.other += sum(self._counts.values()) - sum(count for _, count in kept)
+            self._counts = Counter(dict(kept))
+
+    def top(self, limit: int | None = None) -> list[tuple[tuple[str, ...], int]]:
+        """Keys and counts, most first, ties by key."""
+        ranked = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+        return ranked if limit is None else ranked[:limit]
+
+
+class Summary:
+    """How many of what: verdicts, deciding objects, denied flows without source ports."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.verdicts: Counter[str] = Counter()
+        self.deciders = Tally()
+        self.denied = Tally()
+
+    def add(self, entry: VerdictEntry) -> None:
+        """Count one entry."""
+        self.entries += 1
+        self.verdicts[entry.verdict] += 1
+        decided = entry.decided_by
+        direction = (decided.direction if decided else None) or entry.direction or ""
+        self.deciders.add(entry.verdict, direction, deciding_object(entry))
+        if entry.verdict == "deny":
+            port = "" if not isinstance(entry.dst.port, int) else str(entry.dst.port)
+            self.denied.add(end_name(entry.src), end_name(entry.dst), entry.protocol, port)
