@@ -247,6 +247,8 @@ class Datapath:
         snapshot = self.engine.snapshot
         flow.pod = snapshot.pod_at(packet.src)
         flow.target = snapshot.pod_at(packet.dst)
+        if flow.pod is not None:
+            flow.names = self.engine.names.names(flow.pod, packet.dst, now)
         if packet.protocol == Proto.TCP:
             if tcp_begins(packet):
                 flow.isn = packet.seq

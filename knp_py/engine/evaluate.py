@@ -56,6 +56,10 @@ class Names(Protocol):
         """Names learned for the address by this pod and still alive, one per pattern."""
         ...
 
+    def names(self, pod: Pod, address: int, now: float) -> tuple[str, ...]:
+        """Every name learned for the address, whether a policy wants it or not."""
+        ...
+
     def set_patterns(self, patterns: frozenset[str]) -> None:
         """The patterns that policies have from now on."""
         ...
@@ -69,6 +73,10 @@ class NoNames:
     def lookup(self, pod: Pod, address: int, now: float) -> tuple[NameGrant, ...]:  # noqa: ARG002
         """Nothing."""
         return _NO_GRANTS
+
+    def names(self, pod: Pod, address: int, now: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Nothing."""
+        return ()
 
     def set_patterns(self, patterns: frozenset[str]) -> None:
         """Ignored."""

@@ -69,7 +69,9 @@ class Flow:
 
     ``number`` counts connections from 1. ``first`` and ``last`` are packet times in the
     caller's clock; ``idle`` is how long it may be silent. ``midstream`` says that a TCP
-    connection's beginning is not in the capture. ``pod`` is the pod that opened it.
+    connection's beginning is not in the capture. ``pod`` is the pod that opened it,
+    ``target`` the pod it goes to; ``names`` are those ``pod`` had learned for the other end.
+    ``note`` is what else a reader of the verdict should know.
     """
 
     __slots__ = (
@@ -81,6 +83,7 @@ class Flow:
         "key",
         "last",
         "midstream",
+        "names",
         "note",
         "number",
         "original",
@@ -101,6 +104,7 @@ class Flow:
         self.midstream = False
         self.decision: Decision
         self.note: str | None = None
+        self.names: tuple[str, ...] = ()
         self.pod: Pod | None = None
         self.target: Pod | None = None
         self.original = Side(self, original=True)

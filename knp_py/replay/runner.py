@@ -11,8 +11,7 @@ from heapq import heappop, heappush
 
 from knp_py.engine.datapath import Datapath
 from knp_py.engine.flows import Flow
-from knp_py.errors import PacketError
-from knp_py.wire.link import locate
+from knp_py.wire.link import locate, not_supported, reason
 
 Record = tuple[int, int, bytes, int]
 # Called with each packet's flow and record, for whoever writes packets out again.
@@ -38,7 +37,6 @@ class Replay:
         self.skipped: Counter[str] = Counter()
         self.first_ns = 0
         self.last_ns = 0
-        self.truncated = 0
         self._odd_link = odd_link
         self._waiting: list[tuple[int, Flow]] = []
         self._next = 1
@@ -73,12 +71,12 @@ class Replay:
 
     def _other(self, record: Record) -> Flow | None:
         ts, link, data, _ = record
-        try:
-            offset, vlan = locate(link, data)
-        except PacketError as error:
-            inner = self._odd_link(link, data) if self._odd_link is not None else None
+        offset, vlan = locate(link, data)
+        if offset < 0:
+            odd = self._odd_link if not_supported(offset) else None
+            inner = None if odd is None else odd(link, data)
             if inner is None:
-                self.skipped[str(error)] += 1
+                self.skipped[reason(offset)] += 1
                 return None
             data, offset, vlan = inner, 0, 0
         return self.datapath.ingest(data, now=ts * 1e-9, offset=offset, vlan=vlan)

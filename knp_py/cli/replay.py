@@ -1,0 +1,225 @@
+"""``knp replay``: judge a capture, one record per connection, and say who decided."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from enum import StrEnum
+from heapq import merge
+from itertools import tee
+from typing import Annotated, NamedTuple
+
+import typer
+
+from knp_py.adapters.captures import open_capture
+from knp_py.adapters.odd_links import odd_link
+from knp_py.cli.cluster import load_cluster
+from knp_py.cli.options import FqdnScope, Manifests, Output, OutputFormat, Scope, TrustedResolvers
+from knp_py.cli.render import notes, progress
+from knp_py.cli.replay_text import ConnectionPrinter, print_summary
+from knp_py.engine.datapath import Datapath
+from knp_py.engine.evaluate import PolicyEngine
+from knp_py.engine.flows import Flow
+from knp_py.engine.names import DomainCache
+from knp_py.engine.resolvers import parse_trust
+from knp_py.engine.snapshot import Snapshot
+from knp_py.engine.snoop import DnsSnooper
+from knp_py.errors import InputError
+from knp_py.replay.runner import Record, Replay
+from knp_py.replay.summary import Tally
+
+EXAMPLES = """\
+knp replay capture.pcap --manifests policies/
+knp replay capture.pcap --manifests policies/ --verdict deny -o jsonl
+kubectl get pods,ns,nodes,svc,netpol,clusternetworkpolicy -A -o json > cluster.json
+tcpdump -i any -w - | knp replay - --manifests cluster.json
+knp replay yesterday.pcap --manifests policies/ --diff policies-new/
+knp replay capture.pcap --manifests policies/ --write verdicts/
+"""
+
+
+class VerdictWord(StrEnum):
+    """What ``--verdict`` takes."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    UNKNOWN = "unknown"
+
+
+class Settings(NamedTuple):
+    """How the datapath is to judge; the same for both sides of ``--diff``."""
+
+    scope: FqdnScope
+    trusted: str
+    assume_queried: bool
+    judge_midstream: bool
+    resolve_services: bool
+
+
+def command(
+    captures: Annotated[
+        list[str],
+        typer.Argument(metavar="CAPTURE...", help="pcap or pcapng, gzip too; - is stdin."),
+    ],
+    manifests: Manifests,
+    verdict: Annotated[
+        VerdictWord | None, typer.Option("--verdict", help="Print only these connections.")
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+    write: Annotated[
+        str,
+        typer.Option("--write", metavar="DIR", help="Write allowed.pcap and denied.pcap there."),
+    ] = "",
+    diff: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--diff",
+            metavar="PATH",
+            help="Judge by these manifests too and print only what changes (exit 1 if any).",
+        ),
+    ] = None,
+    scope: Scope = FqdnScope.POD,
+    trusted: TrustedResolvers = "auto",
+    assume_queried: Annotated[
+        bool,
+        typer.Option(
+            "--assume-queried", help="Take DNS answers whose query the capture lacks as asked for."
+        ),
+    ] = False,
+    judge_midstream: Annotated[
+        bool,
+        typer.Option(
+            "--judge-midstream",
+            help="Judge a TCP connection whose SYN is missing as if it began at its first packet.",
+        ),
+    ] = False,
+    resolve_services: Annotated[
+        bool,
+        typer.Option(
+            "--resolve-services",
+            help="Judge a Service's address by the pods behind it, as after destination NAT.",
+        ),
+    ] = False,
+    summary_only: Annotated[
+        bool, typer.Option("--summary", help="Print the summary only, no connections.")
+    ] = False,
+) -> None:
+    """Judge every connection of a capture at its first packet, at packet time.
+
+    DNS answers in the capture teach names to the pods that asked. One record per
+    connection, then a summary: verdicts, deciding objects, what could not be judged.
+    """
+    settings = Settings(scope, trusted, assume_queried, judge_midstream, resolve_services)
+    if diff and (write or summary_only):
+        raise InputError("--diff prints what changes: it goes with neither --write nor --summary")
+    if "-" in captures and "-" in [*manifests, *(diff or [])]:
+        raise InputError("standard input cannot be both the capture and the manifests")
+    problems: list[str] = []
+    before = _Side(load_cluster(manifests), settings)
+    after = _Side(load_cluster(diff), settings) if diff else None
+    records = _records(captures, problems)
+    if after is not None:
+        raise typer.Exit(_diff(before, after, records, verdict, output, problems))
+    with ExitStack() as stack:
+        on_packet = None
+        if write:
+            from knp_py.adapters.captures import VerdictWriter
+
+            writer = stack.enter_context(VerdictWriter(write))
+            on_packet = writer.packet
+        _judge(before, records, verdict, output, problems, on_packet, quiet=summary_only)
+    if write:
+        notes(writer.notes(), 10, "")
+
+
+class _Side:
+    """One set of manifests with everything that judges by it."""
+
+    def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
+        names = DomainCache(scope=settings.scope.value)
+        self.snapshot = snapshot
+        self.snooper = DnsSnooper(
+            names, trust=parse_trust(settings.trusted), assume_queried=settings.assume_queried
+        )
+        self.datapath = Datapath(
+            PolicyEngine(names),
+            self.snooper,
+            judge_midstream=settings.judge_midstream,
+            assume_queried=settings.assume_queried,
+            resolve_services=settings.resolve_services,
+        )
+        self.datapath.load(snapshot)
+        self.tally = Tally()
+
+
+def _records(captures: list[str], problems: list[str]) -> Iterator[Record]:
+    """The records of all captures, in time order when there are several."""
+
+    def tell(name: str) -> Callable[[object], None]:
+        return lambda problem: problems.append(f"{name}: {problem}")
+
+    streams = [open_capture(name, on_problem=tell(name)) for name in captures]
+    if len(streams) == 1:
+        return streams[0]
+    return merge(*streams, key=lambda record: record[0])
+
+
+def _with_progress(flows: Iterable[Flow], replay: Replay) -> Iterator[Flow]:
+    with progress("judging", unit="packets") as bar:
+        seen = 0
+        for flow in flows:
+            if replay.packets != seen:
+                bar.advance(replay.packets - seen)
+                seen = replay.packets
+            yield flow
+
+
+def _judge(
+    side: _Side,
+    records: Iterator[Record],
+    verdict: VerdictWord | None,
+    output: OutputFormat,
+    problems: list[str],
+    on_packet: Callable[[Flow, Record], None] | None,
+    *,
+    quiet: bool,
+) -> None:
+    replay = Replay(side.datapath, odd_link=odd_link)
+    flows = _with_progress(replay.run(records, on_packet), replay)
+    printer = ConnectionPrinter(output)
+    for flow in flows:
+        side.tally.add(flow)
+        if not quiet and (verdict is None or flow.decision.verdict.value == verdict.value):
+            printer.connection(flow)
+    summary = side.tally.summary(replay, side.snooper.counts, problems)
+    printer.end(summary)
+    if output is not OutputFormat.JSON:
+        print_summary(summary, side.snapshot, side.snooper.events, to_stderr=printer.lines_only)
+
+
+def _diff(
+    before: _Side,
+    after: _Side,
+    records: Iterator[Record],
+    verdict: VerdictWord | None,
+    output: OutputFormat,
+    problems: list[str],
+) -> int:
+    """Judge by both sides in step; connections are numbered alike in both."""
+    # Both replays give a connection back at the same record, so little waits in between.
+    first, second = tee(records)
+    old = Replay(before.datapath, odd_link=odd_link)
+    new = Replay(after.datapath, odd_link=odd_link)
+    printer = ConnectionPrinter(output, diff=True)
+    changed = 0
+    pairs = zip(_with_progress(old.run(first), old), new.run(second), strict=True)
+    for was, now in pairs:
+        before.tally.add(was)
+        after.tally.add(now)
+        if was.decision.verdict is now.decision.verdict:
+            continue
+        changed += 1
+        if verdict is None or now.decision.verdict.value == verdict.value:
+            printer.change(was, now)
+    total = sum(before.tally.summary(old, Counter(), []).verdicts.values())
+    printer.end_diff(changed, total, problems)
+    return 1 if changed else 0

@@ -1,0 +1,212 @@
+"""How ``knp replay`` prints connections, changes and the summary."""
+
+import sys
+from collections.abc import Iterable
+from typing import IO
+
+import msgspec
+
+from knp_py.cli.options import OutputFormat
+from knp_py.cli.render import (
+    Cell,
+    Column,
+    StreamTable,
+    clean,
+    colours,
+    print_table,
+    verdict_cell,
+)
+from knp_py.engine.flows import Flow
+from knp_py.engine.snapshot import Snapshot
+from knp_py.engine.snoop import Event
+from knp_py.model.net import format_address, is_v4
+from knp_py.model.objects import Pod
+from knp_py.model.packet import protocol_name
+from knp_py.replay.records import flow_record
+from knp_py.replay.summary import Summary
+from knp_py.verdicts.record import NO_PORTS, Record, encode
+from knp_py.verdicts.words import decision_text
+
+_COLUMNS = (
+    Column("#", 5, right=True),
+    Column("time", 10, right=True),
+    Column("verdict", 7),
+    Column("connection"),
+)
+_INDENT = " " * 28
+
+
+class Changed(msgspec.Struct):
+    """A connection that the other manifests judge differently: both records."""
+
+    id: int
+    before: Record
+    after: Record
+
+
+class ConnectionPrinter:
+    """Connections as they come: two lines each for people, or JSON.
+
+    ``lines_only`` says that standard output holds JSON lines and nothing else.
+    """
+
+    def __init__(self, output: OutputFormat, *, diff: bool = False) -> None:
+        self._output = output
+        self._table = StreamTable(_COLUMNS)
+        self._begin: float | None = None
+        self._written = 0
+        self._key = "changes" if diff else "connections"
+        self.lines_only = output is OutputFormat.JSONL
+
+    def connection(self, flow: Flow) -> None:
+        """One connection."""
+        if self._output is OutputFormat.TABLE:
+            self._row(flow, verdict_cell(flow.decision.verdict.value))
+            self._why(decision_text(flow.decision), flow.note)
+        else:
+            self._json(encode(flow_record(flow)))
+
+    def change(self, before: Flow, after: Flow) -> None:
+        """One connection whose verdict changes."""
+        if self._output is OutputFormat.TABLE:
+            self._row(after, verdict_cell(after.decision.verdict.value))
+            was, now = before.decision, after.decision
+            self._why(f"was {was.verdict.value}: {decision_text(was)}", None)
+            self._why(f"now {now.verdict.value}: {decision_text(now)}", after.note)
+        else:
+            changed = Changed(after.number, flow_record(before), flow_record(after))
+            self._json(msgspec.json.encode(changed))
+
+    def end(self, summary: Summary) -> None:
+        """Close the JSON document: the summary is its last member."""
+        if self._output is OutputFormat.JSON:
+            self._open()
+            summary_json = msgspec.json.encode(summary).decode()
+            sys.stdout.write(f'\n],\n"summary": {summary_json}\n}}\n')
+
+    def end_diff(self, changed: int, total: int, problems: list[str]) -> None:
+        """Say how much changed."""
+        if self._output is OutputFormat.JSON:
+            self._open()
+            sys.stdout.write(f'\n],\n"connections": {total}, "changed": {changed}\n}}\n')
+            return
+        out = sys.stderr if self.lines_only else sys.stdout
+        print(f"{changed:,} of {total:,} connections change their verdict", file=out)
+        for problem in problems:
+            print(f"knp: {problem}", file=sys.stderr)
+
+    def _open(self) -> None:
+        if not self._written:
+            sys.stdout.write(f'{{"{self._key}": [\n')
+            self._written = 1
+
+    def _json(self, document: bytes) -> None:
+        if self._output is OutputFormat.JSON:
+            if self._written:
+                sys.stdout.write(",\n")
+            else:
+                self._open()
+            sys.stdout.write(document.decode())
+            self._written += 1
+        else:
+            sys.stdout.write(document.decode() + "\n")
+
+    def _row(self, flow: Flow, verdict: Cell) -> None:
+        if self._begin is None:
+            self._begin = flow.first
+        self._table.row(
+            str(flow.number), f"{flow.first - self._begin:.6f}", verdict, connection_text(flow)
+        )
+
+    def _why(self, text: str, note: str | None) -> None:
+        dim = Cell(text, "dim")
+        shown = f"\033[2m{clean(dim.text)}\033[0m" if colours(sys.stdout) else clean(dim.text)
+        print(f"{_INDENT}{shown}")
+        if note is not None:
+            print(f"{_INDENT}note: {clean(note)}")
+
+
+def connection_text(flow: Flow) -> str:
+    """``shop/web:40312 → 140.82.121.4:443 TCP (github.com)``."""
+    key = flow.key
+    protocol = protocol_name(key.protocol)
+    ports = protocol not in NO_PORTS
+    source = end_text(flow.pod, key.src, key.sport if ports else None)
+    target = end_text(flow.target, key.dst, key.dport if ports else None)
+    names = f" ({', '.join(flow.names)})" if flow.names else ""
+    return f"{source} → {target} {protocol}{names}"
+
+
+def end_text(pod: Pod | None, address: int, port: int | None) -> str:
+    """A pod's name or an address, with the port."""
+    text = format_address(address)
+    if pod is not None:
+        text = pod.key
+    elif port is not None and not is_v4(address):
+        text = f"[{text}]"
+    return text if port is None else f"{text}:{port}"
+
+
+def print_summary(
+    summary: Summary, snapshot: Snapshot, events: Iterable[Event], *, to_stderr: bool
+) -> None:
+    """The counts, for people."""
+    out = sys.stderr if to_stderr else sys.stdout
+    verdicts = ", ".join(f"{n:,} {word}" for word, n in summary.verdicts.items())
+    if not to_stderr:
+        print(file=out)
+    print(
+        f"{summary.connections:,} connections in {summary.packets:,} packets over"
+        f" {summary.seconds:.1f} s: {verdicts}",
+        file=out,
+    )
+    if summary.deciders:
+        print_table(
+            [Column("verdict"), Column("connections", right=True), Column("decided by")],
+            [
+                (verdict_cell(d.verdict), f"{d.connections:,}", d.decided_by)
+                for d in summary.deciders
+            ],
+            stream=out,
+        )
+    if summary.connections and not summary.pod_connections:
+        print(
+            "No address in this capture is a pod of these manifests, so no policy applies to it."
+            f" The manifests hold {len(snapshot.endpoints)} pod addresses; is it the same cluster,"
+            " and were its pods read (kubectl get pods -A -o json)?",
+            file=out,
+        )
+    _dns(summary, events, out)
+    _rest(summary, out)
+
+
+def _dns(summary: Summary, events: Iterable[Event], out: IO[str]) -> None:
+    if summary.dns:
+        counts = ", ".join(f"{reason} {n:,}" for reason, n in summary.dns.items())
+        print(f"DNS answers: {counts}", file=out)
+    shown: set[tuple[str, str]] = set()
+    for event in events:
+        if event.hint and (event.reason, event.hint) not in shown:
+            shown.add((event.reason, event.hint))
+            print(f"  {clean(str(event))}", file=out)
+
+
+def _rest(summary: Summary, out: IO[str]) -> None:
+    for title, counts in (
+        ("Not IP, not judged", summary.skipped),
+        ("No readable IP header, dropped by the agent in both fail modes", summary.unreadable),
+        ("Transport not readable, judged on addresses alone", summary.unparsed),
+        ("Fragments", summary.fragments),
+    ):
+        if counts:
+            print(f"{title}: " + ", ".join(f"{k} {n:,}" for k, n in counts.items()), file=out)
+    if summary.verdicts["unknown"]:
+        print(
+            "Unknown: the capture lacks the beginning of these TCP connections"
+            " (--judge-midstream judges them as if they began there)",
+            file=out,
+        )
+    if summary.evicted:
+        print(f"Given up early for want of room: {summary.evicted:,} connections", file=out)
+    for problem in summary.problems:
+        print(f"knp: {problem}", file=sys.stderr)

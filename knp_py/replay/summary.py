@@ -1,0 +1,85 @@
+"""What a whole replay comes to: counts by verdict and by deciding object, and the rest."""
+
+from collections import Counter
+
+import msgspec
+
+from knp_py.engine.flows import Flow
+from knp_py.replay.runner import Replay
+from knp_py.verdicts.words import decision_text
+
+
+class DeciderCount(msgspec.Struct):
+    """Connections that one rule, policy or default decided."""
+
+    verdict: str
+    decided_by: str
+    connections: int = 0
+    packets: int = 0
+
+
+class Summary(msgspec.Struct):
+    """The counts of one replay; ``seconds`` is packet time from first to last."""
+
+    connections: int = 0
+    packets: int = 0
+    seconds: float = 0.0
+    pod_connections: int = 0
+    verdicts: dict[str, int] = {"allow": 0, "deny": 0, "unknown": 0}
+    deciders: list[DeciderCount] = []
+    skipped: dict[str, int] = {}
+    unreadable: dict[str, int] = {}
+    unparsed: dict[str, int] = {}
+    fragments: dict[str, int] = {}
+    dns: dict[str, int] = {}
+    evicted: int = 0
+    problems: list[str] = []
+
+
+class Tally:
+    """Counts flows as they end; memory grows with deciding objects, not with flows."""
+
+    def __init__(self) -> None:
+        self._verdicts: Counter[str] = Counter({"allow": 0, "deny": 0, "unknown": 0})
+        self._deciders: dict[tuple[str, str], DeciderCount] = {}
+        self._pods = 0
+
+    def add(self, flow: Flow) -> None:
+        """One more connection."""
+        decision = flow.decision
+        verdict = decision.verdict.value
+        self._verdicts[verdict] += 1
+        if flow.pod is not None or flow.target is not None:
+            self._pods += 1
+        bare = decision if not decision.grants else msgspec.structs.replace(decision, grants=())
+        key = (verdict, decision_text(bare))
+        count = self._deciders.get(key)
+        if count is None:
+            count = self._deciders[key] = DeciderCount(*key)
+        count.connections += 1
+        count.packets += flow.packets
+
+    def summary(self, replay: Replay, dns: Counter[str], problems: list[str]) -> Summary:
+        """Everything counted so far; deciders with the most connections first."""
+        datapath = replay.datapath
+        return Summary(
+            connections=sum(self._verdicts.values()),
+            packets=replay.packets,
+            seconds=(replay.last_ns - replay.first_ns) * 1e-9,
+            pod_connections=self._pods,
+            verdicts=dict(self._verdicts),
+            deciders=sorted(
+                self._deciders.values(), key=lambda d: (-d.connections, d.verdict, d.decided_by)
+            ),
+            skipped=_sorted(replay.skipped),
+            unreadable=_sorted(datapath.unreadable),
+            unparsed=_sorted(datapath.unparsed),
+            fragments=_sorted(datapath.fragments.counts),
+            dns=_sorted(dns),
+            evicted=datapath.flows.evicted,
+            problems=problems,
+        )
+
+
+def _sorted(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
