@@ -1,0 +1,84 @@
+"""Addresses that no name makes reachable (semantics §6; rules R40 to R43).
+
+A stranger chooses what their name resolves to. Without this, a policy that lets a pod reach
+``*.example.com`` would let whoever runs that zone open the metadata server to it.
+"""
+
+from knp_py.engine.snapshot import Snapshot
+from knp_py.model.net import V4_BASE, Cidr, is_v4, parse_address, parse_cidr
+
+MAPPED = "mapped-address"
+SPECIAL = "special-address"
+NODE = "node-address"
+SERVICE = "service-address"
+POD = "pod-address"
+
+# What allowing the address would change. A mapped one stays refused, and a Service's is
+# never the destination that policy sees: its backend is (semantics §1).
+ALLOWABLE = frozenset({SPECIAL, NODE, POD})
+
+# Loopback, "this network" with the unspecified address, link-local, multicast (RFC 6890).
+_SPECIAL = (
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "224.0.0.0/4",
+    "::/128",
+    "::1/128",
+    "fe80::/10",
+    "ff00::/8",
+)
+_SPECIAL_RANGES = tuple(r for text in _SPECIAL for r in parse_cidr(text).ranges)
+_NAT64 = parse_address("64:ff9b::")  # RFC 6052 §2.1, the well-known /96
+
+
+class Guard:
+    """Refuses addresses; ``allowed`` are networks whose addresses pass all the same.
+
+    Cluster DNS itself answers with pods' addresses, for headless Services, so those pass
+    for names under ``cluster_domain``.
+    """
+
+    def __init__(
+        self, allowed: tuple[Cidr, ...] = (), *, cluster_domain: str = "cluster.local"
+    ) -> None:
+        self._allowed = tuple(r for cidr in allowed for r in cidr.ranges)
+        self._domain = cluster_domain
+        self._suffix = f".{cluster_domain}"
+
+    def refusal(
+        self, name: str, address: int, snapshot: Snapshot | None, *, v6: bool = False
+    ) -> str | None:
+        """Why ``name`` must not open ``address``, None if it may.
+
+        ``v6`` as in ``Credit``: an IPv4-mapped address is refused, because a client would
+        reach the IPv4 address by it, which nobody named.
+        """
+        if is_v4(address):
+            if v6:
+                return MAPPED
+            behind = address
+        elif address >> 32 == _NAT64 >> 32:
+            behind = V4_BASE | (address & 0xFFFFFFFF)
+        else:
+            behind = address
+        reason = self._reason(name, behind, snapshot)
+        if reason is not None:
+            for first, last in self._allowed:
+                if first <= address <= last or first <= behind <= last:
+                    return None
+        return reason
+
+    def _reason(self, name: str, address: int, snapshot: Snapshot | None) -> str | None:
+        for first, last in _SPECIAL_RANGES:
+            if first <= address <= last:
+                return SPECIAL
+        if snapshot is None:
+            return None
+        if snapshot.service_at(address) is not None:
+            return SERVICE
+        if snapshot.node_at(address) is not None:
+            return NODE
+        if snapshot.pod_at(address) is None and not snapshot.in_pod_network(address):
+            return None
+        return None if name == self._domain or name.endswith(self._suffix) else POD
