@@ -1,0 +1,119 @@
+"""Which kinds are read, in which versions, and what is said of all others."""
+
+from typing import NamedTuple
+
+from knp_py.manifests.problems import Problem, did_you_mean, plain
+from knp_py.model.objects import Origin
+
+POLICY_GROUP = "policy.networking.k8s.io"
+_SANDBOX = ("agents.x-k8s.io/v1beta1", "agents.x-k8s.io/v1alpha1")
+_SANDBOX_EXTENSION = (
+    "extensions.agents.x-k8s.io/v1beta1",
+    "extensions.agents.x-k8s.io/v1alpha1",
+)
+
+
+class Kind(NamedTuple):
+    """A kind that is read."""
+
+    versions: tuple[str, ...]
+    namespaced: bool = True
+
+
+KINDS = {
+    "NetworkPolicy": Kind(("networking.k8s.io/v1",)),
+    "ClusterNetworkPolicy": Kind((f"{POLICY_GROUP}/v1alpha2",), namespaced=False),
+    "AdminNetworkPolicy": Kind((f"{POLICY_GROUP}/v1alpha1",), namespaced=False),
+    "BaselineAdminNetworkPolicy": Kind((f"{POLICY_GROUP}/v1alpha1",), namespaced=False),
+    "Pod": Kind(("v1",)),
+    "Namespace": Kind(("v1",), namespaced=False),
+    "Node": Kind(("v1",), namespaced=False),
+    "Service": Kind(("v1",)),
+    "Deployment": Kind(("apps/v1",)),
+    "StatefulSet": Kind(("apps/v1",)),
+    "DaemonSet": Kind(("apps/v1",)),
+    "ReplicaSet": Kind(("apps/v1",)),
+    "ReplicationController": Kind(("v1",)),
+    "Job": Kind(("batch/v1",)),
+    "CronJob": Kind(("batch/v1",)),
+    "Sandbox": Kind(_SANDBOX),
+    "SandboxTemplate": Kind(_SANDBOX_EXTENSION),
+    "SandboxWarmPool": Kind(_SANDBOX_EXTENSION),
+    "SandboxClaim": Kind(_SANDBOX_EXTENSION),
+}
+
+# API groups of KINDS: only there is a strange kind or version a likely slip.
+_GROUPS = frozenset(
+    version.rpartition("/")[0] for kind in KINDS.values() for version in kind.versions
+) | {"extensions"}
+
+# Kinds of other products that decide about traffic; those whose name ends in
+# NetworkPolicy need not be listed.
+_OTHER_POLICIES = frozenset(
+    (
+        *("AuthorizationPolicy", "PeerAuthentication", "GlobalNetworkSet", "NetworkSet", "Tier"),
+        *("EgressFirewall", "EgressNetworkPolicy", "HostEndpoint", "ClusterGroup"),
+        *("ServerAuthorization", "HTTPRoutePolicy", "MeshTrafficPermission", "TrafficTarget"),
+        *("PolicyEndpoint", "ClusterPolicyEndpoint"),
+    )
+)
+
+
+def is_read(version: str, kind: str) -> bool:
+    """Whether documents of this kind and version are read."""
+    known = KINDS.get(kind)
+    return known is not None and version in known.versions
+
+
+class _Seen:
+    """How many documents of a kind that is not read, and the first of them."""
+
+    def __init__(self, origin: Origin, name: str) -> None:
+        self.origin = origin
+        self.name = name
+        self.count = 0
+
+
+class Unread:
+    """Documents of kinds that are not read: one warning a kind, never silence."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], _Seen] = {}
+
+    def add(self, version: str, kind: str, origin: Origin, name: str) -> None:
+        """Count one document."""
+        seen = self._seen.get((version, kind))
+        if seen is None:
+            seen = self._seen[version, kind] = _Seen(origin, name)
+        seen.count += 1
+
+    def warnings(self) -> list[Problem]:
+        """One line a kind, policies first."""
+        lines = [
+            (_reason(version, kind), version, kind, seen)
+            for (version, kind), seen in self._seen.items()
+        ]
+        lines.sort(key=lambda line: (line[0][0], line[2], line[1]))
+        return [
+            Problem(
+                seen.origin,
+                f"{plain(kind)} {plain(seen.name)}" if seen.name else plain(kind),
+                "",
+                f"apiVersion {plain(version)} {reason}"
+                + (f" ({seen.count} such objects, this is the first)" if seen.count > 1 else ""),
+            )
+            for (_, reason), version, kind, seen in lines
+        ]
+
+
+def _reason(version: str, kind: str) -> tuple[int, str]:
+    known = KINDS.get(kind)
+    group = version.rpartition("/")[0]
+    if known is not None and group in _GROUPS:
+        return 0, f"of this kind is not read and has no effect; read is {known.versions[0]}"
+    if kind.endswith("NetworkPolicy") or kind in _OTHER_POLICIES:
+        return 1, "is another product's policy: it is not judged, verdicts leave it out"
+    hint = did_you_mean(kind, KINDS) if group in _GROUPS else ""
+    if kind.endswith("List") and kind[:-4] in KINDS:
+        hint = ", and it has no items"
+    return 2, f"is no kind that policy reads; ignored{hint}"
