@@ -120,15 +120,19 @@ def command(
     if after is not None:
         raise typer.Exit(_diff(before, after, records, verdict, output, problems))
     with ExitStack() as stack:
-        on_packet = None
+        on_packet: Callable[[Flow, Record], None] | None = None
         if write:
-            from knp_py.adapters.captures import VerdictWriter
+            # Here, because it imports scapy, which costs more than most replays.
+            from knp_py.adapters.verdict_files import VerdictFiles  # noqa: PLC0415
 
-            writer = stack.enter_context(VerdictWriter(write))
-            on_packet = writer.packet
+            files = stack.enter_context(VerdictFiles(write))
+
+            def on_packet(flow: Flow, record: Record) -> None:
+                files.write(flow.decision.verdict, record)
+
         _judge(before, records, verdict, output, problems, on_packet, quiet=summary_only)
     if write:
-        notes(writer.notes(), 10, "")
+        notes(files.notes(), 10, "")
 
 
 class _Side:

@@ -18,7 +18,7 @@ from knp_py.cli.render import (
 )
 from knp_py.engine.flows import Flow
 from knp_py.engine.snapshot import Snapshot
-from knp_py.engine.snoop import Event
+from knp_py.engine.snoop import DnsEvent
 from knp_py.model.net import format_address, is_v4
 from knp_py.model.objects import Pod
 from knp_py.model.packet import protocol_name
@@ -148,7 +148,7 @@ def end_text(pod: Pod | None, address: int, port: int | None) -> str:
 
 
 def print_summary(
-    summary: Summary, snapshot: Snapshot, events: Iterable[Event], *, to_stderr: bool
+    summary: Summary, snapshot: Snapshot, events: Iterable[DnsEvent], *, to_stderr: bool
 ) -> None:
     """The counts, for people."""
     out = sys.stderr if to_stderr else sys.stdout
@@ -180,7 +180,7 @@ def print_summary(
     _rest(summary, out)
 
 
-def _dns(summary: Summary, events: Iterable[Event], out: IO[str]) -> None:
+def _dns(summary: Summary, events: Iterable[DnsEvent], out: IO[str]) -> None:
     if summary.dns:
         counts = ", ".join(f"{reason} {n:,}" for reason, n in summary.dns.items())
         print(f"DNS answers: {counts}", file=out)

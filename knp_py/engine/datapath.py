@@ -10,6 +10,7 @@ from typing import Protocol
 
 from knp_py.engine.evaluate import PolicyEngine
 from knp_py.engine.flows import (
+    MAX_FLOWS,
     TCP_ESTABLISHED,
     UDP_STREAM,
     Flow,
@@ -47,6 +48,7 @@ _IPV6_CONTROL = Ruling(
 )
 _ALLOW_CONTROL = Decision(Verdict.ALLOW, None, None, _IPV6_CONTROL, _IPV6_CONTROL.reason)
 _UNKNOWN_MIDSTREAM = Decision(Verdict.UNKNOWN, None, None, None, MIDSTREAM)
+_TCP = int(Proto.TCP)
 _TCP_CONTROL = SYN | FIN | RST
 
 
@@ -109,11 +111,12 @@ class Datapath:
         judge_midstream: bool = False,
         assume_queried: bool = False,
         resolve_services: bool = False,
-        flows: FlowTable | None = None,
+        max_flows: int = MAX_FLOWS,
     ) -> None:
         self.engine = engine
         self.snooper = snooper
-        self.flows = flows if flows is not None else FlowTable()
+        self.flows = FlowTable(max_flows=max_flows, on_end=self._ended)
+        self._quick4, self._quick6 = self.flows.quick4, self.flows.quick6
         self.fragments = Reassembler()
         self.unreadable: Counter[str] = Counter()
         self.unparsed: Counter[str] = Counter()
@@ -126,6 +129,15 @@ class Datapath:
         self.engine.load(snapshot)
         self.snooper.load(snapshot)
 
+    def finish(self) -> None:
+        """The capture is over: every connection ends, half datagrams are counted."""
+        self.flows.end_all()
+        self.fragments.expire(float("inf"))
+
+    def _ended(self, flow: Flow) -> None:
+        if flow.key.dport == DNS_PORT:
+            self.snooper.forget(flow.key)
+
     def ingest(self, data: bytes, *, now: float, offset: int = 0, vlan: int = 0) -> Flow | None:
         """The connection a packet belongs to, its decision made; None when it has none.
 
@@ -136,38 +148,40 @@ class Datapath:
         """
         if not vlan:
             try:
-                if data[offset] == 0x45:
-                    if not (data[offset + 6] & 0x3F or data[offset + 7]):
+                first = data[offset]
+                if first == 0x45:
+                    if not (data[offset + 6] & 0x3F or data[offset + 7]):  # no fragment
                         protocol = data[offset + 9]
-                        side = self.flows.quick4[protocol].get(data[offset + 12 : offset + 24])
+                        side = self._quick4[protocol].get(data[offset + 12 : offset + 24])
                         if side is not None:
-                            size = data[offset + 2] << 8 | data[offset + 3]
-                            flags = data[offset + 33] if protocol == 6 else 0
-                            if self._quick(side, size, flags, len(data) - offset, now):
-                                return side.flow
-                elif data[offset] >> 4 == 6:
+                            flow = side.flow
+                            flags = data[offset + 33] & _TCP_CONTROL if protocol == _TCP else 0
+                            if not flags & SYN and now - flow.last <= flow.idle:
+                                if flags:
+                                    tcp_flags(side, flags)
+                                side.packets += 1
+                                # Zero: a segment that the network card was to cut up.
+                                side.bytes += (
+                                    data[offset + 2] << 8 | data[offset + 3] or len(data) - offset
+                                )
+                                flow.last = now
+                                return flow
+                elif first >> 4 == 6:
                     protocol = data[offset + 6]
-                    side = self.flows.quick6[protocol].get(data[offset + 8 : offset + 44])
+                    side = self._quick6[protocol].get(data[offset + 8 : offset + 44])
                     if side is not None:
-                        size = 40 + (data[offset + 4] << 8 | data[offset + 5])
-                        flags = data[offset + 53] if protocol == 6 else 0
-                        if self._quick(side, size, flags, len(data) - offset, now):
-                            return side.flow
+                        flow = side.flow
+                        flags = data[offset + 53] & _TCP_CONTROL if protocol == _TCP else 0
+                        if not flags & SYN and now - flow.last <= flow.idle:
+                            if flags:
+                                tcp_flags(side, flags)
+                            side.packets += 1
+                            side.bytes += 40 + (data[offset + 4] << 8 | data[offset + 5])
+                            flow.last = now
+                            return flow
             except IndexError:
                 pass  # too short for the short road; the parser says what is wrong
         return self._slow(data, offset, vlan, now)
-
-    def _quick(self, side: Side, size: int, flags: int, held: int, now: float) -> bool:
-        """Count a packet of a known flow; False when it needs the long road after all."""
-        flow = side.flow
-        if now - flow.last > flow.idle or flags & SYN:
-            return False
-        if flags & _TCP_CONTROL:
-            tcp_flags(side, flags)
-        side.packets += 1
-        side.bytes += size or held
-        flow.last = now
-        return True
 
     def _slow(self, data: bytes, offset: int, vlan: int, now: float) -> Flow | None:
         try:

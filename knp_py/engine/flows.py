@@ -9,6 +9,7 @@ silence, not five days, so that memory stays flat over a long capture.
 TCP states are reduced to what a time-out and "is this SYN a new connection" need.
 """
 
+from collections.abc import Callable
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -133,7 +134,10 @@ def key_of(packet: Packet, vlan: int = 0) -> FlowKey:
 class FlowTable:
     """Live connections by tuple; ended ones wait in ``ended`` for whoever reports them."""
 
-    def __init__(self, *, max_flows: int = MAX_FLOWS) -> None:
+    def __init__(
+        self, *, max_flows: int = MAX_FLOWS, on_end: Callable[[Flow], None] | None = None
+    ) -> None:
+        self._on_end = on_end
         self._sides: dict[FlowKey, Side] = {}
         self._flows: dict[int, Flow] = {}
         self._max = max_flows
@@ -185,6 +189,8 @@ class FlowTable:
             tables[flow.key.protocol].pop(raw, None)
         flow.quick.clear()
         self.ended.append(flow)
+        if self._on_end is not None:
+            self._on_end(flow)
 
     def expire(self, now: float) -> None:
         """End every flow that has been silent too long; at most about every ten seconds."""

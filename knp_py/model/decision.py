@@ -53,8 +53,9 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """The answer to one packet. A Struct, not a NamedTuple: a quarter of the cost to make.
 
     ``egress`` is None when the source is no pod; ``ingress`` when the destination is
-    none or egress already denied. ``decided_by`` is the ruling that denied, else the
-    last one consulted (ingress, when judged), None when no end is a pod.
+    none or egress already denied. ``decided_by`` is the ruling that denied; of an allowed
+    packet the ingress ruling, or the egress one when only that is more than the default;
+    a Default ruling that says so when no end is a pod; None only when the verdict is unknown.
     ``grants`` are the names that made the egress rule match. ``valid_until`` bounds
     the answer's life (a learned name's end); ``unidentified`` holds addresses that
     lie in a known pod network without being a known pod's.

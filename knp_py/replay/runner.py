@@ -62,7 +62,7 @@ class Replay:
                 self.first_ns = ts
         if count:
             self._note(count, ts)
-        self.datapath.flows.end_all()
+        self.datapath.finish()
         yield from self._drain(0)
 
     def _note(self, count: int, ts: int) -> None:

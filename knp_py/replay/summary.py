@@ -19,21 +19,26 @@ class DeciderCount(msgspec.Struct):
 
 
 class Summary(msgspec.Struct):
-    """The counts of one replay; ``seconds`` is packet time from first to last."""
+    """The counts of one replay; ``seconds`` is packet time from first to last.
 
-    connections: int = 0
-    packets: int = 0
-    seconds: float = 0.0
-    pod_connections: int = 0
-    verdicts: dict[str, int] = {"allow": 0, "deny": 0, "unknown": 0}
-    deciders: list[DeciderCount] = []
-    skipped: dict[str, int] = {}
-    unreadable: dict[str, int] = {}
-    unparsed: dict[str, int] = {}
-    fragments: dict[str, int] = {}
-    dns: dict[str, int] = {}
-    evicted: int = 0
-    problems: list[str] = []
+    ``pod_connections`` are those with a pod at either end; ``skipped`` counts frames
+    without IP, ``unreadable`` packets without a readable IP header, ``unparsed`` those
+    judged on their addresses alone; ``evicted`` connections were given up early.
+    """
+
+    connections: int
+    packets: int
+    seconds: float
+    pod_connections: int
+    verdicts: dict[str, int]
+    deciders: list[DeciderCount]
+    skipped: dict[str, int]
+    unreadable: dict[str, int]
+    unparsed: dict[str, int]
+    fragments: dict[str, int]
+    dns: dict[str, int]
+    evicted: int
+    problems: list[str]
 
 
 class Tally:

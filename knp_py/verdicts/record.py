@@ -108,7 +108,8 @@ class FlowFacts(NamedTuple):
 
     ``ts_ns`` is nanoseconds since the epoch at its first packet, ``src`` and ``dst``
     address integers, ``protocol`` an IP protocol number, ``octets`` the sum of IP lengths
-    so far. ``names`` are those the source had learned for the destination.
+    so far. ``names`` are those the source had learned for the destination; ``note`` is what
+    else the reader should know, said with the reason.
     """
 
     ts_ns: int
@@ -123,6 +124,7 @@ class FlowFacts(NamedTuple):
     packets: int = 1
     octets: int = 0
     names: tuple[str, ...] = ()
+    note: str | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -204,7 +206,7 @@ def record(decision: Decision, flow: FlowFacts) -> Record:
         decided_by=decider(ruling) if ruling else None,
         packets=flow.packets,
         bytes=flow.octets,
-        reason=_reason(decision),
+        reason="; ".join(filter(None, (_reason(decision), flow.note))) or None,
         isolated_by=(ruling.isolated_by if ruling and not ruling.allowed else ()) or UNSET,
         unidentified=_texts(decision.unidentified),
     )

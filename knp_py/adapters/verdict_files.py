@@ -1,0 +1,83 @@
+"""``allowed.pcap`` and ``denied.pcap``: a capture sorted by verdict, for Wireshark."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from scapy.utils import RawPcapWriter
+
+from knp_py.errors import InputError
+from knp_py.model.decision import Verdict
+
+Record = tuple[int, int, bytes, int]
+_ETHERNET = 1
+_NAMES = {Verdict.ALLOW: "allowed", Verdict.DENY: "denied"}
+
+
+class VerdictFiles:
+    """Writes each packet, byte for byte, to the file of its connection's verdict.
+
+    A pcap file has one link type: packets of another than the first go to a file that
+    names it (``denied.link-113.pcap``). Times keep their nanoseconds. Packets of a
+    connection whose verdict is unknown go nowhere; ``notes`` says how many.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--write {directory}: {error.strerror}") from error
+        self._writers: dict[tuple[Verdict, int], RawPcapWriter] = {}
+        self._first_link: int | None = None
+        self.unknown = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for verdict in _NAMES:
+            self._writer(verdict, self._first_link if self._first_link is not None else _ETHERNET)
+        for writer in self._writers.values():
+            if not writer.header_present:
+                writer.write_header(None)
+            writer.close()
+
+    def write(self, verdict: Verdict, record: Record) -> None:
+        """One packet of a connection with this verdict."""
+        ts, link, data, length = record
+        if self._first_link is None:
+            self._first_link = link
+        if verdict is Verdict.UNKNOWN:
+            self.unknown += 1
+            return
+        seconds, fraction = divmod(ts, 1_000_000_000)
+        writer = self._writer(verdict, link)
+        if not writer.header_present:
+            writer.write_header(None)
+        writer.write_packet(data, sec=seconds, usec=fraction, wirelen=length)
+
+    def notes(self) -> list[str]:
+        """What a reader of the files should know."""
+        if not self.unknown:
+            return []
+        return [f"{self.unknown:,} packets have no verdict (midstream) and are in neither file"]
+
+    def _writer(self, verdict: Verdict, link: int) -> RawPcapWriter:
+        writer = self._writers.get((verdict, link))
+        if writer is None:
+            name = _NAMES[verdict]
+            if self._first_link not in {None, link}:
+                name += f".link-{link}"
+            path = self._directory / f"{name}.pcap"
+            try:
+                writer = RawPcapWriter(str(path), linktype=link, nano=True, snaplen=262_144)
+            except OSError as error:
+                raise InputError(f"{path}: {error.strerror}") from error
+            self._writers[verdict, link] = writer
+        return writer
