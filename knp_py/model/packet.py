@@ -28,6 +28,11 @@ class Packet(NamedTuple):
     ``inner`` is the packet an ICMP error quotes. ``payload`` is what follows the
     transport header, empty unless asked for. ``wire_len`` is the IP length in bytes.
     ``problem`` names why the protocol is unknown.
+
+    ``fragment`` is 0 for a whole datagram, 1 for its first fragment (which has the
+    ports) and 2 for a later one: that has none, so its protocol is unknown. ``ident``
+    is what all fragments of one datagram share, together with the addresses and, in
+    IPv4, ``number``.
     """
 
     src: int
@@ -43,6 +48,8 @@ class Packet(NamedTuple):
     problem: str | None = None
     inner: "Packet | None" = None
     number: int = -1  # the IP protocol number as read, also when it is not one we know
+    fragment: int = 0
+    ident: int = 0
 
 
 PROTOCOL_NAMES = {
