@@ -63,7 +63,11 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, rename={"source": "from", "destination": "to"}):
-    """What ``knp eval`` says about one flow. ``port`` is null where there is none."""
+    """What ``knp eval`` says about one flow. ``port`` is null where there is none.
+
+    ``notes`` are remarks for people, such as that an address stands for another.
+    ``considered`` is the explanation: every policy looked at, in order.
+    """
 
     id: Any
     verdict: str
@@ -76,6 +80,9 @@ class Answer(msgspec.Struct, frozen=True, rename={"source": "from", "destination
     ingress: DirectionAnswer | None
     reason: str | UnsetType = UNSET
     unidentified: tuple[str, ...] | UnsetType = UNSET
+    notes: tuple[str, ...] | UnsetType = UNSET
+    expect: str | UnsetType = UNSET
+    considered: tuple[Any, ...] | UnsetType = UNSET
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +170,8 @@ def answer(
     destination: End,
     protocol: str,
     port: int | None,
+    notes: tuple[str, ...] = (),
+    expect: str | None = None,
 ) -> Answer:
     """The answer of ``knp eval``; ``id`` is given back as it came."""
     egress, ingress = decision.egress, decision.ingress
@@ -178,6 +187,8 @@ def answer(
         ingress=direction_answer(ingress) if ingress else None,
         reason=_reason(decision) or UNSET,
         unidentified=_texts(decision.unidentified),
+        notes=notes or UNSET,
+        expect=expect or UNSET,
     )
 
 

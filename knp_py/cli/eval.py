@@ -1,0 +1,332 @@
+"""``knp eval``: what would happen to this flow, and who decides."""
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from msgspec import UNSET
+
+from knp_py.adapters.lines import STDIN, read_lines
+from knp_py.cli.cluster import load_cluster
+from knp_py.cli.options import FqdnScope, Manifests, Output, OutputFormat, Scope, TrustedResolvers
+from knp_py.cli.render import (
+    Cell,
+    Column,
+    Documents,
+    clean,
+    note,
+    notes,
+    print_json,
+    print_table,
+    verdict_cell,
+)
+from knp_py.engine.explain import DirectionSteps
+from knp_py.engine.resolvers import parse_trust
+from knp_py.errors import InputError, ProbeError
+from knp_py.verdicts.probe import Asked, Failure, Probe, Prober, parse_probe, probe_id
+from knp_py.verdicts.read import WORDS
+from knp_py.verdicts.record import Answer, End
+from knp_py.verdicts.words import decision_text, ruling_text
+
+EXAMPLES = """\
+knp eval --manifests policies/ --from shop/web --to shop/db --port 5432
+knp eval --manifests policies/ --from shop/web --to api.github.com --explain
+knp eval --manifests policies/ --from shop/web --to pypi.org=151.101.0.223
+kubectl get netpol,clusternetworkpolicy,pods,ns,nodes,svc -A -o json | \\
+  knp eval --manifests - --from 203.0.113.9 --to shop/web -o json
+knp eval --manifests policies/ --probes probes.jsonl -o jsonl
+"""
+
+FAILURES_SHOWN = 5
+
+
+def command(
+    manifests: Manifests,
+    *,
+    from_: Annotated[
+        str, typer.Option("--from", metavar="NS/POD|IP", help="Where the connection begins.")
+    ] = "",
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="NS/POD|IP|NAME[=IP]",
+            help="Where it goes. A name counts as looked up by the source; without an address"
+            " it stands for some public one.",
+        ),
+    ] = "",
+    protocol: Annotated[
+        str, typer.Option("--protocol", metavar="WORD", help="TCP, UDP, SCTP or ICMP.")
+    ] = "TCP",
+    port: Annotated[
+        str | None,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            help="The destination port, also by the name a container gives it. Default 443.",
+        ),
+    ] = None,
+    expect: Annotated[
+        str,
+        typer.Option("--expect", metavar="WORD", help="Exit 1 unless the verdict is this word."),
+    ] = "",
+    probes: Annotated[
+        str,
+        typer.Option(
+            "--probes",
+            metavar="FILE|-",
+            help="Many flows, one JSON object a line, instead of --from and --to.",
+        ),
+    ] = "",
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Show every policy considered and why it did or did not"),
+    ] = False,
+    resolve_services: Annotated[
+        bool,
+        typer.Option(
+            "--resolve-services", help="Ask about the pods behind a Service given as destination."
+        ),
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+    fqdn_scope: Scope = FqdnScope.POD,
+    trusted_resolvers: TrustedResolvers = "auto",
+) -> None:
+    """What would happen to this flow, and who decides.
+
+    A line of --probes: {"id": "p1", "from": "shop/web", "to": "10.0.0.7", "protocol": "TCP",
+    "port": 443, "names": ["github.com"], "expect": "allow"}. Only from and to must be there;
+    names count as learned by the source for the destination. Exit code 1 if a verdict is
+    not the expected one, 2 if a probe has no answer; the others are answered all the same.
+
+    A probe gives its names itself, so --fqdn-scope and --trusted-resolvers, which say whose
+    names count, change nothing here.
+    """
+    del fqdn_scope
+    parse_trust(trusted_resolvers)
+    if probes and (from_ or to or port or expect):
+        raise InputError("--probes takes the place of --from, --to, --port and --expect")
+    if not probes and not (from_ and to):
+        raise InputError("--from and --to, or --probes, are needed (see knp eval --help)")
+    if probes == STDIN and STDIN in manifests:
+        raise InputError("--manifests and --probes cannot both be standard input")
+    if expect and expect not in WORDS:
+        raise InputError(f"--expect: {expect!r} is not one of {', '.join(sorted(WORDS))}")
+    prober = Prober(load_cluster(manifests), explain=explain, resolve_services=resolve_services)
+    if probes:
+        raise typer.Exit(_many(prober, probes, output))
+    probe = Probe(
+        id=UNSET, source=from_, destination=to, protocol=protocol, port=port, expect=expect or None
+    )
+    raise typer.Exit(_one(prober, probe, output))
+
+
+def _one(prober: Prober, probe: Probe, output: OutputFormat) -> int:
+    asked = prober.ask(probe)
+    if output is OutputFormat.TABLE:
+        _print_answer(asked)
+    elif output is OutputFormat.JSON:
+        print_json(_document(asked))
+    else:
+        with Documents(output) as documents:
+            documents.write(_document(asked))
+    if _as_expected(asked.answer):
+        return 0
+    note(f"the verdict is {asked.answer.verdict}, expected is {probe.expect}")
+    return 1
+
+
+def _many(prober: Prober, path: str, output: OutputFormat) -> int:
+    total = 0
+    failures: list[str] = []
+    differing: list[str] = []
+    rows: list[tuple[Cell | str, ...]] = []
+    explained: list[Asked] = []
+    with Documents(output, flush=path == STDIN) as documents:
+        for number, result in _answers(prober, path):
+            total += 1
+            if isinstance(result, Failure):
+                failures.append(f"{_label(result.id, number)}: {result.error}")
+            elif not _as_expected(result.answer):
+                differing.append(
+                    f"{_label(result.answer.id, number)}: expected {result.answer.expect},"
+                    f" got {result.answer.verdict}"
+                )
+            if output is not OutputFormat.TABLE:
+                documents.write(result if isinstance(result, Failure) else _document(result))
+                continue
+            rows.append(_row(result, number))
+            if isinstance(result, Asked) and result.steps:
+                explained.append(result)
+    if output is OutputFormat.TABLE:
+        _print_rows(rows)
+        for asked in explained:
+            print()
+            _print_answer(asked)
+    sys.stdout.flush()
+    if differing:
+        note(f"{len(differing)} of {total} probes differ from what they expect")
+        notes(differing, FAILURES_SHOWN, "the answers name them all")
+    if failures:
+        note(f"{len(failures)} of {total} probes have no answer")
+        notes(failures, FAILURES_SHOWN, "the answers name them all")
+    return 2 if failures else 1 if differing else 0
+
+
+def _answers(prober: Prober, path: str) -> Iterator[tuple[int, Asked | Failure]]:
+    for number, line in enumerate(read_lines(path), 1):
+        text = line.strip().removeprefix(b"\xef\xbb\xbf")
+        if not text:
+            continue
+        try:
+            yield number, prober.ask(parse_probe(text))
+        except ProbeError as error:
+            yield number, Failure(probe_id(text), str(error))
+
+
+def _label(identity: Any, number: int) -> str:
+    return f"line {number}" if identity is None else str(identity)
+
+
+def _as_expected(answer: Answer) -> bool:
+    return not answer.expect or answer.expect == answer.verdict
+
+
+def _document(asked: Asked) -> Answer:
+    if not asked.steps:
+        return asked.answer
+    return msgspec.structs.replace(asked.answer, considered=tuple(map(_considered, asked.steps)))
+
+
+def _considered(steps: DirectionSteps) -> dict[str, Any]:
+    return {
+        "direction": steps.direction.text,
+        "pod": steps.pod,
+        "policies": [
+            {
+                "tier": policy.tier.text,
+                "policy": policy.policy,
+                "priority": policy.priority,
+                "note": policy.note,
+                "rules": [
+                    {
+                        "rule": rule.rule,
+                        "rule_name": rule.name,
+                        "action": rule.action,
+                        "outcome": rule.outcome.value,
+                    }
+                    for rule in policy.rules
+                ],
+            }
+            for policy in steps.policies
+        ],
+    }
+
+
+def _end_text(end: End) -> str:
+    address = end.ip or ""
+    if end.name:
+        return f"{end.name} ({address})"
+    if end.pod:
+        return f"{end.pod} ({address})" if address else str(end.pod)
+    if end.service:
+        return f"{end.service} ({address})" if address else str(end.service)
+    return f"{address} (node {end.node})" if end.node else address
+
+
+def _port_text(answer: Answer) -> str:
+    return answer.protocol if answer.port is None else f"{answer.protocol} {answer.port}"
+
+
+def _decided(asked: Asked) -> str:
+    answer = asked.answer
+    if asked.decision is None:
+        return answer.reason or "-"
+    text = decision_text(asked.decision)
+    if answer.unidentified:
+        text += f"; unidentified: {', '.join(answer.unidentified)}"
+    return text
+
+
+def _row(result: Asked | Failure, number: int) -> tuple[Cell | str, ...]:
+    if isinstance(result, Failure):
+        return (_label(result.id, number), Cell("error", "error"), "", "", "", result.error)
+    answer = result.answer
+    verdict = verdict_cell(answer.verdict)
+    if not _as_expected(answer):
+        verdict = Cell(f"{answer.verdict}, not {answer.expect}", "error")
+    return (
+        _label(answer.id, number),
+        verdict,
+        _end_text(answer.source),
+        _end_text(answer.destination),
+        _port_text(answer),
+        _decided(result),
+    )
+
+
+def _print_rows(rows: list[tuple[Cell | str, ...]]) -> None:
+    titles = ("ID", "VERDICT", "FROM", "TO", "PORT", "DECIDED BY")
+    print_table([Column(title) for title in titles], rows)
+
+
+def _print_answer(asked: Asked) -> None:
+    answer = asked.answer
+    rows: list[tuple[Cell | str, ...]] = [
+        ("verdict", verdict_cell(answer.verdict)),
+        (
+            "flow",
+            f"{_end_text(answer.source)} to {_end_text(answer.destination)}, {_port_text(answer)}",
+        ),
+        ("decided by", _decided(asked)),
+    ]
+    if asked.decision is not None:
+        egress, ingress = asked.decision.egress, asked.decision.ingress
+        rows.append(("egress", ruling_text(egress) if egress else "the source is no pod"))
+        if egress is not None and not egress.allowed:
+            rows.append(("ingress", "not judged, since egress denies"))
+        else:
+            rows.append(
+                ("ingress", ruling_text(ingress) if ingress else "the destination is no pod")
+            )
+    rows += [("note", text) for text in answer.notes or ()]
+    print_table((Column(""), Column("")), rows)
+    for steps in asked.steps:
+        print()
+        _print_steps(steps)
+
+
+def _print_steps(steps: DirectionSteps) -> None:
+    title = f"{steps.direction.text} of {clean(steps.pod)}, every policy considered:"
+    rows: list[tuple[Cell | str, ...]] = []
+    for policy in steps.policies:
+        priority = "" if policy.priority is None else str(policy.priority)
+        head = (policy.tier.text, priority, policy.policy)
+        if not policy.rules:
+            rows.append((*head, "", "", "", policy.note or "has no rules in this direction"))
+        for rule in policy.rules:
+            decided = rule.outcome.name == "DECIDED"
+            rows.append(
+                (
+                    *head,
+                    str(rule.rule),
+                    rule.name or "",
+                    rule.action,
+                    Cell(rule.outcome.value, "bold" if decided else "dim"),
+                )
+            )
+    if not rows:
+        print(f"{title} none selects it")
+        return
+    columns = (
+        Column("TIER"),
+        Column("PRIORITY", right=True),
+        Column("POLICY"),
+        Column("RULE", right=True),
+        Column("NAME"),
+        Column("ACTION"),
+        Column("OUTCOME"),
+    )
+    print_table(columns, rows, title=title)
