@@ -209,9 +209,10 @@ class Datapath:
         side.packets += parts
         side.bytes += packet.wire_len
         flow.last = max(flow.last, now)
-        if packet.payload:
-            self._dns(side, packet, now)
-        elif not vlan and parts == 1 and DNS_PORT not in {packet.sport, packet.dport}:
+        dns = DNS_PORT in {packet.sport, packet.dport}
+        if packet.payload or (dns and packet.flags & SYN):
+            self._dns(side, packet, now)  # a SYN says where the stream of messages begins
+        elif not vlan and parts == 1 and not dns:
             self._learn_raw(side, data, offset, packet)
         return flow
 
