@@ -4,9 +4,9 @@ Every validation of the CRD is here. What semantics §4 fails closed on (a peer,
 or port of unknown fields, an unknown action, names outside Accept) is kept and warned of.
 """
 
-from knp_py.manifests.fields import Fields, as_object, listed, one_of
+from knp_py.manifests.fields import Fields, as_object, one_of, unknown_field
 from knp_py.manifests.metadata import Metadata
-from knp_py.manifests.problems import did_you_mean, plain, quote
+from knp_py.manifests.problems import did_you_mean, quote
 from knp_py.manifests.selectors import read_selector
 from knp_py.manifests.syntax import PROTOCOLS, bad_domain, read_cidr
 from knp_py.model.policy import (
@@ -33,6 +33,10 @@ ACTIONS = {"Accept": Action.ACCEPT, "Deny": Action.DENY, "Pass": Action.PASS}
 _PEERS = {
     "from": ("namespaces", "pods"),
     "to": ("namespaces", "pods", "networks", "nodes", "domainNames"),
+}
+_SELECTOR_FIELDS = {
+    "namespaces": ("matchLabels", "matchExpressions"),
+    "pods": ("namespaceSelector", "podSelector"),
 }
 # Peers that are addresses: they have no named ports.
 ADDRESS_PEERS = (NetworkPeer, NodePeer, DomainPeer)
@@ -192,11 +196,18 @@ def read_peer(
     fields = peer.unknown(known)
     present = [field for field in known if peer.has(field)]
     if fields or not present:
-        rule.report.warn(path, _unknown("peer", f"the rule {effect}", fields, known))
+        rule.report.warn(path, unknown_field("peer", f"the rule {effect}", fields, known))
         return UnknownPeer(fields)
     if len(present) > 1:
         rule.report.error(path, f"found {' and '.join(present)}, expected exactly one field")
     key = present[0]
+    if both_selectors and key in _SELECTOR_FIELDS:
+        older = _older_fields(peer, key)
+        if older:
+            known = _SELECTOR_FIELDS[key]
+            where = peer.at(key)
+            rule.report.warn(where, unknown_field(key, f"the rule {effect}", older, known))
+            return UnknownPeer(older)
     match key:
         case "namespaces" | "pods":
             return read_pod_peer(peer, key, both_selectors=both_selectors)
@@ -207,6 +218,19 @@ def read_peer(
             return _read_networks(peer)
         case _:
             return _read_domains(peer)
+
+
+def _older_fields(peer: Fields, key: str) -> tuple[str, ...]:
+    """Fields of a v1alpha1 selector that only older releases knew (``sameLabels``).
+
+    Left out, they would leave a selector that matches more than its author meant.
+    """
+    fields = peer.data.get(key)
+    return (
+        tuple(name for name in fields if name not in _SELECTOR_FIELDS[key])
+        if isinstance(fields, dict)
+        else ()
+    )
 
 
 def _read_networks(peer: Fields) -> Peer:
@@ -242,7 +266,7 @@ def _read_protocol(rule: Fields, path: str, item: object, effect: str) -> Port:
     fields = entry.unknown(known)
     present = [field for field in known if entry.has(field)]
     if fields or not present:
-        rule.report.warn(path, _unknown("protocol", f"the rule {effect}", fields, known))
+        rule.report.warn(path, unknown_field("protocol", f"the rule {effect}", fields, known))
         return UnknownPort(fields)
     if len(present) > 1:
         rule.report.error(path, f"found {' and '.join(present)}, expected exactly one field")
@@ -256,7 +280,7 @@ def _read_protocol(rule: Fields, path: str, item: object, effect: str) -> Port:
     fields = match_.unknown(("destinationPort",))
     if fields:
         rule.report.warn(
-            match_.path, _unknown("match", f"the rule {effect}", fields, ("destinationPort",))
+            match_.path, unknown_field("match", f"the rule {effect}", fields, ("destinationPort",))
         )
         return UnknownPort(fields)
     if not match_.has("destinationPort"):
@@ -276,7 +300,7 @@ def _read_destination_port(match_: Fields, protocol: int, effect: str) -> Port:
     fields = port.unknown(known)
     present = [field for field in known if port.has(field)]
     if fields or not present:
-        port.report.warn(port.path, _unknown("port", f"the rule {effect}", fields, known))
+        port.report.warn(port.path, unknown_field("port", f"the rule {effect}", fields, known))
         return UnknownPort(fields)
     if len(present) > 1:
         port.report.error(port.path, "found number and range, expected exactly one field")
@@ -300,12 +324,3 @@ def read_range(limits: Fields) -> tuple[int, int]:
     if first is not None and last is not None and first >= last:
         limits.error("end", f"found {last}, expected more than start, which is {first}")
     return first or 0, last or 0
-
-
-def _unknown(what: str, effect: str, fields: tuple[str, ...], known: tuple[str, ...]) -> str:
-    """Why a peer, protocol or port is kept as unknown, and what that does."""
-    if not fields:
-        return f"empty {what}: {effect}; expected one of {listed(known)}"
-    names = ", ".join(plain(field) for field in fields)
-    hint = did_you_mean(fields[0], known) or f", known here are {listed(known)}"
-    return f"unknown field {names}: {effect}{hint}"

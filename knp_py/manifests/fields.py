@@ -129,7 +129,7 @@ class Fields:
         for key in self.data:
             if key not in names:
                 near = nearest(key, names)
-                hint = f"did you mean {near!r}?" if near else f"known are {listed(names)}"
+                hint = f"did you mean {near!r}?" if near else f"known: {listed(names)}"
                 self.warn(plain(key), f"unknown field, {effect}; {hint}")
 
 
@@ -155,3 +155,13 @@ def one_of(words: Iterable[str]) -> str:
 def listed(words: Iterable[str]) -> str:
     """Words sorted, for a message."""
     return ", ".join(sorted(words))
+
+
+def unknown_field(what: str, effect: str, fields: tuple[str, ...], known: tuple[str, ...]) -> str:
+    """Why a peer or port is kept as unknown, and what that does (semantics §4)."""
+    if not fields:
+        return f"empty {what}: {effect}; expected {one_of(known)}"
+    names = ", ".join(plain(field) for field in fields)
+    near = nearest(fields[0], known)
+    hint = f"did you mean {near!r}?" if near else f"known here: {one_of(known)}"
+    return f"unknown field {names}: {effect}; {hint}"

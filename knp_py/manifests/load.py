@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from knp_py.manifests.adminpolicy import read_admin_policy, read_baseline_policy
 from knp_py.manifests.clusterobjects import read_namespace, read_node, read_service
 from knp_py.manifests.clusterpolicy import read_cluster_policy
 from knp_py.manifests.document import Document
@@ -100,6 +101,8 @@ _TYPED: dict[str, _Typed] = {
 _POLICIES = {
     "NetworkPolicy": read_network_policy,
     "ClusterNetworkPolicy": read_cluster_policy,
+    "AdminNetworkPolicy": read_admin_policy,
+    "BaselineAdminNetworkPolicy": read_baseline_policy,
 }
 
 _DEEPEST_LIST = 8  # Lists inside Lists

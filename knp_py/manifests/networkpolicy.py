@@ -5,9 +5,9 @@ where semantics §4 fails closed: a peer or a port with no field known here is k
 unknown, with a warning.
 """
 
-from knp_py.manifests.fields import Fields, as_object, listed
+from knp_py.manifests.fields import Fields, as_object, unknown_field
 from knp_py.manifests.metadata import Metadata
-from knp_py.manifests.problems import did_you_mean, plain, quote, show
+from knp_py.manifests.problems import did_you_mean, quote, show
 from knp_py.manifests.selectors import read_selector
 from knp_py.manifests.syntax import PROTOCOLS, bad_port_name, read_cidr
 from knp_py.model.net import Cidr
@@ -46,8 +46,7 @@ def read_network_policy(document: Fields, metadata: Metadata) -> NetworkPolicy |
     spec.warn_unknown(("podSelector", "policyTypes", "ingress", "egress"))
     pods = spec.mapping("podSelector")
     if "podSelector" not in spec.data:  # null is the empty selector, as the API server has it
-        # The API server takes it for {}; only kubectl's own check asks for it.
-        spec.warn("podSelector", "missing, taken as {}: every pod of the namespace")
+        spec.missing("podSelector", "a label selector ({} selects every pod of the namespace)")
     rules = read_network_rules(spec, metadata.namespace)
     types = _policy_types(spec, rules)
     return NetworkPolicy(
@@ -120,7 +119,7 @@ def _read_peer(rule: Fields, path: str, item: object, namespace: str) -> Peer:
     present = [field for field in _PEER_FIELDS if peer.has(field)]
     if not present:
         fields = peer.unknown(_PEER_FIELDS)
-        rule.report.warn(path, _nothing_known("peer", "matches nothing", fields, _PEER_FIELDS))
+        rule.report.warn(path, unknown_field("peer", "it matches nothing", fields, _PEER_FIELDS))
         return UnknownPeer(fields)
     peer.warn_unknown(_PEER_FIELDS)
     if "ipBlock" in present:
@@ -178,7 +177,7 @@ def _read_port(rule: Fields, path: str, item: object) -> Port:
         return UnknownPort()
     fields = port.unknown(_PORT_FIELDS)
     if fields and len(fields) == len(port.data):
-        rule.report.warn(path, _nothing_known("port", "matches nothing", fields, _PORT_FIELDS))
+        rule.report.warn(path, unknown_field("port", "it matches nothing", fields, _PORT_FIELDS))
         return UnknownPort(fields)
     port.warn_unknown(_PORT_FIELDS)
     protocol = port.word("protocol", PROTOCOLS) if port.has("protocol") else int(Proto.TCP)
@@ -204,12 +203,3 @@ def _read_port(rule: Fields, path: str, item: object) -> Port:
         port.error("endPort", f"found {last}, expected at least port, which is {first}")
     first = first or 0
     return PortRange(protocol, first, first if last is None else last)
-
-
-def _nothing_known(what: str, effect: str, fields: tuple[str, ...], known: tuple[str, ...]) -> str:
-    """Why a peer or port is kept as unknown."""
-    if not fields:
-        return f"empty {what}, which {effect}; expected {listed(known)}"
-    names = ", ".join(plain(field) for field in fields)
-    hint = did_you_mean(fields[0], known) or f", known are {listed(known)}"
-    return f"unknown field {names}: the {what} {effect}{hint}"
