@@ -13,7 +13,7 @@ from helpers import builders as b
 from helpers.oracle import Learned
 from hypothesis import strategies as st
 
-from knp_py.model.changes import ClusterObject
+from knp_py.model.changes import Change, ClusterObject, Verb
 from knp_py.model.objects import Namespace, Node, Pod, Service
 from knp_py.model.packet import Packet
 from knp_py.model.policy import (
@@ -74,6 +74,7 @@ IPS_OF_ONE_POD = (
     ("fd00::a00:1", "10.0.0.3"),
     (),
 )
+POD_ADDRESSES = tuple(b.addresses(texts) for texts in IPS_OF_ONE_POD)
 NODE_IPS = ("192.168.0.1", "192.168.0.2", "192.168.0.3", "fd01::1", "10.0.2.1")
 OUTSIDE = ("203.0.113.5", "203.0.113.6", "8.8.8.8", "2001:db8::5", "10.0.0.99", "fd00::99")
 ODD = ("0.0.0.0", "255.255.255.255", "::", "::1", "::fffe:ffff:ffff", "ffff::1")
@@ -194,7 +195,7 @@ def pod(draw: st.DrawFn, name: str) -> Pod:
         f"{namespace}/{name}",
         *(NODE_IPS[:1] if host_network else ips),
         labels=draw(labels()),
-        uid=f"{draw(st.integers(0, 9))}-{name}",
+        uid=f"{draw(st.integers(0, 9))}-{namespace}-{name}",
         node=home,
         host_ips=host_ips,
         host_network=host_network,
@@ -403,6 +404,10 @@ def make_packet(src: int, dst: int, protocol: str, dport: int, sport: int) -> Pa
     """As ``builders.packet``, from address integers."""
     made = b.packet("::", "::", dport, protocol, sport=sport)
     return made._replace(src=src, dst=dst)
+
+
+def deleted(obj: ClusterObject) -> Change:
+    return Change(Verb.DELETED, obj)
 
 
 def relabelled(obj: ClusterObject, text: dict[str, str]) -> ClusterObject:

@@ -171,25 +171,29 @@ class Oracle:
         return None
 
     def network_policy_tier(self, flow: Flow) -> Ruled | None:
-        isolating = []
+        isolating = self.isolating(flow)
+        if not isolating:
+            return None
+        tier = Tier.NETWORK_POLICY
+        if flow.direction is Direction.INGRESS and self.from_own_node(flow):
+            return Ruled(True, tier)
+        for policy in isolating:
+            for index, rule in enumerate(policy.rules[flow.direction] or ()):
+                if self.network_rule(rule, flow):
+                    return Ruled(True, tier, policy.key, index)
+        return Ruled(False, tier, isolated_by=tuple(policy.key for policy in isolating))
+
+    def isolating(self, flow: Flow) -> list[NetworkPolicy]:
+        """NetworkPolicies that select the subject and have this direction, by name."""
+        found = []
         for policy in self.network_policies:
             if policy.namespace != flow.subject.namespace:
                 continue
             if not selects(policy.pods, flow.subject.labels):
                 continue
             if policy.rules[flow.direction] is not None:
-                isolating.append(policy)
-        if not isolating:
-            return None
-        tier = Tier.NETWORK_POLICY
-        if flow.direction is Direction.INGRESS and self.from_own_node(flow):
-            return Ruled(True, tier)
-        isolating.sort(key=lambda policy: policy.key)
-        for policy in isolating:
-            for index, rule in enumerate(policy.rules[flow.direction] or ()):
-                if self.network_rule(rule, flow):
-                    return Ruled(True, tier, policy.key, index)
-        return Ruled(False, tier, isolated_by=tuple(policy.key for policy in isolating))
+                found.append(policy)
+        return sorted(found, key=lambda policy: policy.key)
 
     def from_own_node(self, flow: Flow) -> bool:
         if flow.other is not None:
@@ -204,16 +208,7 @@ class Oracle:
 
     def cluster_rule(self, rule: ClusterRule, flow: Flow) -> str:
         """``Accept``, ``Deny``, ``Pass`` or ``no match``."""
-        broken = False
-        for peer in rule.peers:
-            if isinstance(peer, UnknownPeer):
-                broken = True
-            if isinstance(peer, DomainPeer) and rule.action is not Action.ACCEPT:
-                broken = True
-        for port in rule.ports or ():
-            if isinstance(port, UnknownPort):
-                broken = True
-        if broken:
+        if self.broken(rule):
             return "no match" if rule.action is Action.ACCEPT else "Deny"
         if not any(self.peer(peer, flow) for peer in rule.peers):
             return "no match"
@@ -226,12 +221,24 @@ class Oracle:
             Action.UNKNOWN: "Deny",
         }[rule.action]
 
+    def broken(self, rule: ClusterRule) -> bool:
+        """Whether the rule must fail closed, the whole of it."""
+        for peer in rule.peers:
+            if isinstance(peer, UnknownPeer):
+                return True
+            if isinstance(peer, DomainPeer) and rule.action is not Action.ACCEPT:
+                return True
+        return self.unknown_port(rule)
+
+    def unknown_port(self, rule: ClusterRule | NetworkRule) -> bool:
+        return any(isinstance(port, UnknownPort) for port in rule.ports or ())
+
     def network_rule(self, rule: NetworkRule, flow: Flow) -> bool:
         if rule.peers is not None and not any(self.peer(peer, flow) for peer in rule.peers):
             return False
         if rule.ports is None:
             return True
-        if any(isinstance(port, UnknownPort) for port in rule.ports):
+        if self.unknown_port(rule):
             return False  # "the same fail-closed reading": the whole rule
         return any(self.port(port, flow) for port in rule.ports)
 
