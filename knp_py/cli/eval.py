@@ -25,9 +25,11 @@ from knp_py.cli.render import (
 from knp_py.engine.explain import DirectionSteps
 from knp_py.engine.resolvers import parse_trust
 from knp_py.errors import InputError, ProbeError
+from knp_py.model.decision import Ruling
 from knp_py.verdicts.probe import Asked, Failure, Probe, Prober, parse_probe, probe_id
 from knp_py.verdicts.read import WORDS
 from knp_py.verdicts.record import Answer, End
+from knp_py.verdicts.summary import end_name
 from knp_py.verdicts.words import decision_text, ruling_text
 
 EXAMPLES = """\
@@ -250,6 +252,12 @@ def _decided(asked: Asked) -> str:
     return text
 
 
+def _ruling(ruling: Ruling) -> str:
+    """The ruling without its direction, which the line already names."""
+    word = "allow" if ruling.allowed else "deny"
+    return f"{word}: {ruling_text(ruling).removeprefix(f'{ruling.direction.text}: ')}"
+
+
 def _row(result: Asked | Failure, number: int) -> tuple[Cell | str, ...]:
     if isinstance(result, Failure):
         return (_label(result.id, number), Cell("error", "error"), "", "", "", result.error)
@@ -260,8 +268,8 @@ def _row(result: Asked | Failure, number: int) -> tuple[Cell | str, ...]:
     return (
         _label(answer.id, number),
         verdict,
-        _end_text(answer.source),
-        _end_text(answer.destination),
+        end_name(answer.source),
+        end_name(answer.destination),
         _port_text(answer),
         _decided(result),
     )
@@ -284,13 +292,11 @@ def _print_answer(asked: Asked) -> None:
     ]
     if asked.decision is not None:
         egress, ingress = asked.decision.egress, asked.decision.ingress
-        rows.append(("egress", ruling_text(egress) if egress else "the source is no pod"))
+        rows.append(("egress", _ruling(egress) if egress else "the source is no pod"))
         if egress is not None and not egress.allowed:
             rows.append(("ingress", "not judged, since egress denies"))
         else:
-            rows.append(
-                ("ingress", ruling_text(ingress) if ingress else "the destination is no pod")
-            )
+            rows.append(("ingress", _ruling(ingress) if ingress else "the destination is no pod"))
     rows += [("note", text) for text in answer.notes or ()]
     print_table((Column(""), Column("")), rows)
     for steps in asked.steps:

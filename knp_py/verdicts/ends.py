@@ -126,7 +126,7 @@ def _missing(snapshot: Snapshot, text: str) -> str:
         pass
     else:
         return f"{text} is a network; name one address of it"
-    if not namespace or not name or "/" in name:
+    if not namespace or not name or "/" in name or "." in namespace or ":" in namespace:
         return f"{text!r} is not NS/POD"
     pods = sorted(p.name for p in snapshot.pods.values() if p.namespace == namespace)
     if not pods:

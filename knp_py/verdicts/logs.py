@@ -99,11 +99,7 @@ class LogReader:
         return self._parts.pop(stream, "") + text if self._parts else text
 
     def _json(self, text: str, stream: str, ts: int | None) -> list[VerdictEntry]:
-        try:
-            document: Any = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            return self._broken(text, str(error))
-        if "verdict" in document and "src" in document:
+        if '"src":' in text and '"verdict":' in text:
             try:
                 entry = parse_record(text)
             except ValueError as error:
@@ -111,6 +107,10 @@ class LogReader:
             self.ours += 1
             self.foreign -= 1
             return [msgspec.structs.replace(entry, source=stream) if stream else entry]
+        try:
+            document: Any = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return self._broken(text, str(error))
         if "log" in document and isinstance(document["log"], str):  # a json-file of Docker's
             ts = parse_timestamp(str(document.get("time", "")))
             inner = document["log"].rstrip("\n")

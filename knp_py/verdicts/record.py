@@ -237,6 +237,6 @@ def encode(document: Answer | Record) -> bytes:
 
 
 def as_dict(document: Answer | Record) -> dict[str, Any]:
-    """The document as plain dicts, lists and scalars, keys in their order."""
-    plain: dict[str, Any] = msgspec.to_builtins(document)
+    """The document as JSON reads it: dicts, lists and scalars, keys in their order."""
+    plain: dict[str, Any] = msgspec.json.decode(encode(document))
     return plain

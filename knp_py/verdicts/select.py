@@ -25,7 +25,8 @@ def end_test(text: str, option: str) -> EndTest:
         network = parse_cidr(text)
     except ValueError:
         namespace, _, name = text.partition("/")
-        if not namespace or not name or "/" in name:
+        # A namespace is a DNS label, so what has a dot or a colon was meant for a network.
+        if not namespace or not name or "/" in name or "." in namespace or ":" in namespace:
             raise InputError(
                 f"{option}: {text!r} is neither NS/POD nor an address nor a network"
             ) from None

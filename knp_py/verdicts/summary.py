@@ -26,9 +26,9 @@ def end_name(end: End) -> str:
     """The end as people know it: its pod, else a learned name with the address."""
     if end.pod:
         return str(end.pod)
-    address = end.ip or "?"
-    if end.names:
-        return f"{address} ({end.names[0]})"
+    address = end.ip or str(end.service or "?")
+    if end.name or end.names:
+        return f"{address} ({end.name or end.names[0]})"  # type: ignore[index]
     return f"{address} (node {end.node})" if end.node else address
 
 
