@@ -14,13 +14,34 @@ from knp_py.manifests.kinds import KINDS, Unread, is_read
 from knp_py.manifests.metadata import read_metadata
 from knp_py.manifests.mismatch import mismatches
 from knp_py.manifests.networkpolicy import read_network_policy
-from knp_py.manifests.pods import Identity, identify, read_pod
+from knp_py.manifests.pods import Identity, controller_of, identify, read_pod
 from knp_py.manifests.problems import Problem, Report, plain, show
+from knp_py.manifests.sandboxes import read_claim, read_sandbox, read_template, read_warm_pool
 from knp_py.manifests.sharing import Sharing
+from knp_py.manifests.standins import Source, StandIns
 from knp_py.manifests.syntax import bad_label_name, bad_subdomain
-from knp_py.manifests.typed import NamespaceDoc, NodeDoc, PodDoc, ServiceDoc
+from knp_py.manifests.typed import (
+    ClaimDoc,
+    ControllerDoc,
+    CronJobDoc,
+    NamespaceDoc,
+    NodeDoc,
+    PodDoc,
+    SandboxDoc,
+    ServiceDoc,
+    WarmPoolDoc,
+    WorkloadDoc,
+)
+from knp_py.manifests.workloads import (
+    RealPods,
+    read_controller,
+    read_cron_job,
+    read_job,
+    workload_reader,
+)
 from knp_py.model.changes import ClusterObject
-from knp_py.model.objects import Origin
+from knp_py.model.objects import Origin, Pod
+from knp_py.model.policy import NetworkPolicy
 
 
 class LoadResult(NamedTuple):
@@ -82,7 +103,7 @@ class _Entry(NamedTuple):
         return plain(f"{self.kind} {who}")
 
 
-Reader = Callable[[Any, Identity, Report, Sharing], ClusterObject]
+Reader = Callable[[Any, Identity, Report, Sharing], ClusterObject | Source]
 
 
 class _Typed(NamedTuple):
@@ -96,6 +117,16 @@ _TYPED: dict[str, _Typed] = {
     "Namespace": _Typed(NamespaceDoc, bad_label_name, read_namespace),
     "Node": _Typed(NodeDoc, bad_subdomain, read_node),
     "Service": _Typed(ServiceDoc, bad_label_name, read_service),
+    **{
+        kind: _Typed(WorkloadDoc, bad_subdomain, workload_reader(kind))
+        for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+    },
+    "ReplicationController": _Typed(ControllerDoc, bad_subdomain, read_controller),
+    "Job": _Typed(WorkloadDoc, bad_subdomain, read_job),
+    "CronJob": _Typed(CronJobDoc, bad_subdomain, read_cron_job),
+    "Sandbox": _Typed(SandboxDoc, bad_subdomain, read_sandbox),
+    "SandboxWarmPool": _Typed(WarmPoolDoc, bad_subdomain, read_warm_pool),
+    "SandboxClaim": _Typed(ClaimDoc, bad_subdomain, read_claim),
 }
 
 _POLICIES = {
@@ -116,6 +147,9 @@ class _Loader:
         self._notes: list[Problem] = []
         self._sharing = Sharing()
         self._unread = Unread()
+        self._sources: list[Source] = []
+        self._real = RealPods()
+        self._controllers: dict[str, str] = {}  # NetworkPolicy key → Kind name
         self._seen: dict[tuple[str, str, str], tuple[object, Origin, str]] = {}
         self._peek = msgspec.json.Decoder(_Peek)
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
@@ -242,7 +276,14 @@ class _Loader:
         if who is None:
             return
         obj = typed.read(doc, who, report, self._sharing)
-        if not report.failed and self._first(entry, who, obj):
+        if report.failed or not self._first(entry, who, obj):
+            return
+        if isinstance(obj, Pod):
+            owner = controller_of(doc.metadata)
+            self._real.add(obj.namespace, obj.name, obj.labels, owner, made_up=obj.made_up)
+        if isinstance(obj, tuple):
+            self._sources.append(obj)
+        else:
             self._objects.append(obj)
 
     def _decoded(self, entry: _Entry, doc: type[Any]) -> Any:
@@ -279,10 +320,18 @@ class _Loader:
         metadata = read_metadata(fields, namespaced=KINDS[entry.kind].namespaced)
         if metadata is None:
             return
-        policy = _POLICIES[entry.kind](fields, metadata)
         who = Identity(metadata.name, metadata.namespace)
-        if policy is not None and not report.failed and self._first(entry, who, policy):
-            self._objects.append(policy)
+        if entry.kind == "SandboxTemplate":
+            template = read_template(fields, metadata, self._sharing)
+            if template is not None and not report.failed and self._first(entry, who, template):
+                self._sources.append(template)
+            return
+        policy = _POLICIES[entry.kind](fields, metadata)
+        if policy is None or report.failed or not self._first(entry, who, policy):
+            return
+        self._objects.append(policy)
+        if isinstance(policy, NetworkPolicy) and metadata.controller:
+            self._controllers[policy.key] = metadata.controller
 
     def _decode(self, origin: Origin, place: str, raw: bytes | msgspec.Raw) -> object:
         try:
@@ -307,6 +356,10 @@ class _Loader:
         return False
 
     def finish(self) -> LoadResult:
+        stand_ins = StandIns(
+            self._objects, self._real, self._controllers, self._warnings, self._notes
+        )
+        stand_ins.make(self._sources)
         self._warnings.extend(self._unread.warnings())
         return LoadResult(self._objects, self._problems, self._warnings, self._notes)
 
@@ -326,8 +379,10 @@ def _same(a: object, b: object) -> bool:
     """Whether two objects say the same, wherever they were read."""
     if type(a) is not type(b):
         return False
-    if isinstance(a, msgspec.Struct) and isinstance(b, msgspec.Struct) and hasattr(a, "origin"):
-        return msgspec.structs.replace(b, origin=a.origin) == a
+    if isinstance(a, msgspec.Struct) and isinstance(b, msgspec.Struct):
+        return bool(msgspec.structs.replace(b, origin=getattr(a, "origin", None)) == a)
+    if isinstance(a, Source) and isinstance(b, Source):
+        b = b._replace(origin=a.origin)
     return a == b
 
 

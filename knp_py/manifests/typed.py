@@ -189,12 +189,19 @@ class SelectorDoc(Struct, rename="camel", gc=False):
     match_expressions: list[ExpressionDoc] | None = None
 
 
+class OrdinalsDoc(Struct, gc=False):
+    """``spec.ordinals`` of a StatefulSet."""
+
+    start: int | None = None
+
+
 class WorkloadSpecDoc(Struct, rename="camel", gc=False):
     """``spec`` of Deployment, StatefulSet, DaemonSet, ReplicaSet or Job."""
 
     replicas: int | None = None
     selector: SelectorDoc | None = None
     template: TemplateDoc | None = None
+    ordinals: OrdinalsDoc | None = None
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool | None = None
