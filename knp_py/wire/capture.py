@@ -80,11 +80,7 @@ def _describe(head: bytes) -> str:
     start = head[:32]
     if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in start):
         return f"text beginning {start.decode('ascii')!r}"
-    return f"{len(head)} byte{'s'[: len(head) != 1]}" if len(head) < 4 else _hex(head[:4])
-
-
-def _hex(magic: bytes) -> str:
-    return f"unknown data beginning {magic.hex(' ')}"
+    return f"data {'beginning ' if len(head) >= 4 else ''}{head[:4].hex(' ')}"
 
 
 def _read_classic(read: Read, buf: bytes, tell: OnProblem) -> Iterator[Record]:

@@ -218,7 +218,7 @@ class _Blocks:
     def _whole(self, have: int, need: int) -> bool:
         if have >= need:
             return True
-        if not self.order:
+        if not self._before:
             raise CaptureError(f"capture ends mid-header: {have} of {need} bytes")
         if have:
             self._tell(cut("block", self._before, need, have))
