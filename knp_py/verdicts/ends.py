@@ -88,9 +88,13 @@ def _domain(name: str, text: str) -> str:
 def _service_named(snapshot: Snapshot, name: str) -> Service | None:
     """``web.shop.svc`` and longer are names of a Service of the cluster."""
     parts = name.removesuffix(f".{CLUSTER_DOMAIN}").split(".")
-    if len(parts) == 3 and parts[2] == "svc":
-        return snapshot.services.get(f"{parts[1]}/{parts[0]}")
-    return None
+    if len(parts) != 3 or parts[2] != "svc":
+        return None
+    key = f"{parts[1]}/{parts[0]}"
+    service = snapshot.services.get(key)
+    if service is None:
+        raise ProbeError(f"to: {name} is Service {key}, which is not in the manifests")
+    return service
 
 
 def _pod(snapshot: Snapshot, text: str, side: str) -> Place:
@@ -171,6 +175,7 @@ def stand_in(snapshot: Snapshot, *, v4: bool) -> int:
     Where policies do name parts of that space, the address is in as few of them as can be.
     """
     best: tuple[int, int] | None = None
+    nodes = {address for node in snapshot.nodes.values() for address in node.all_ips}
     ranges = [r for cidr in _networks(snapshot.policies()) for r in cidr.ranges]
     for block in _NOWHERE_V4 if v4 else _NOWHERE_V6:
         ((first, last),) = block.ranges
@@ -178,12 +183,7 @@ def stand_in(snapshot: Snapshot, *, v4: bool) -> int:
         around = sum(1 for lo, hi in near if lo <= first and hi >= last)
         inside = [(lo, hi) for lo, hi in near if not (lo <= first and hi >= last)]
         for address in range(first + 77, last):
-            if (
-                snapshot.pod_at(address)
-                or snapshot.node_at(address)
-                or snapshot.service_at(address)
-                or address in snapshot.node_addresses
-            ):
+            if address in nodes or snapshot.pod_at(address) or snapshot.service_at(address):
                 continue
             score = around + sum(1 for lo, hi in inside if lo <= address <= hi)
             if best is None or score < best[0]:

@@ -160,6 +160,9 @@ class Prober:
         given = [*(probe.names or ())]
         if destination.name is not None:
             given.insert(0, destination.name)
+        if given and self._snapshot.pod_at(source.addresses[0]) is None:
+            notes.append("names are learned by pods; the source is none")
+            return ()
         names: dict[str, None] = {}
         for text in given:
             name = canonical_name(text)
@@ -170,8 +173,6 @@ class Prober:
                 names[name] = None
             else:
                 notes.append(f"{name} cannot open {format_address(dst)}: {refusal}")
-        if given and (source.pod is None or source.pod.host_network):
-            notes.append("names are learned by pods; the source is none")
         return tuple(names)
 
     def _judge(

@@ -169,12 +169,12 @@ def test_a_verdict_without_its_packet_is_counted() -> None:
 def test_entries_of_the_dns_queue_are_not_taken_for_verdicts() -> None:
     # Both queues number their packets from 1.
     lines = text_lines(Flow(1))
+    header = "I0712 09:53:52.000001       1 dnsagent.go:1] "
     dns = [
-        'I0712 09:53:52.000001       1 dnsagent.go:1] "Evaluating packet" packet=<',
+        f'{header}"Evaluating packet" packet=<',
         "\t[0] 10.96.0.10:53 10.244.1.6:40000 UDP",
         " >",
-        'I0712 09:53:52.000001       1 dnsagent.go:1] "Finished syncing packet" id=1'
-        ' verdict="accept"',
+        f'{header}"Finished syncing packet" id=1 verdict="accept"',
     ]
     entries = read(*lines[:7], *dns, *lines[7:])
     assert [(e.id, e.dst.ip) for e in entries] == [(1, "172.66.147.243")]
