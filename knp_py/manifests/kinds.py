@@ -1,6 +1,6 @@
 """Which kinds are read, in which versions, and what is said of all others."""
 
-from typing import NamedTuple
+import msgspec
 
 from knp_py.manifests.problems import Problem, did_you_mean, plain
 from knp_py.model.objects import Origin
@@ -13,7 +13,7 @@ _SANDBOX_EXTENSION = (
 )
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """A kind that is read."""
 
     versions: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Documents to objects: all that is wrong is said, nothing is skipped silently."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -44,7 +44,7 @@ from knp_py.model.objects import Origin, Pod
 from knp_py.model.policy import NetworkPolicy
 
 
-class LoadResult(NamedTuple):
+class LoadResult(msgspec.Struct, frozen=True):
     """``problems`` are errors: the objects they are about are missing from ``objects``.
 
     ``warnings`` should reach the user; ``notes`` are for whoever asks for more.
@@ -78,7 +78,7 @@ class _Peek(msgspec.Struct, rename="camel", gc=False):
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     """One object: decoded (``value``) or not (``raw``), and who it says it is."""
 
     origin: Origin
@@ -106,7 +106,7 @@ class _Entry(NamedTuple):
 Reader = Callable[[Any, Identity, Report, Sharing], ClusterObject | Source]
 
 
-class _Typed(NamedTuple):
+class _Typed(msgspec.Struct, frozen=True):
     doc: type[Any]
     rule: Callable[[str], str | None]
     read: Reader
@@ -281,7 +281,7 @@ class _Loader:
         if isinstance(obj, Pod):
             owner = controller_of(doc.metadata)
             self._real.add(obj.namespace, obj.name, obj.labels, owner, made_up=obj.made_up)
-        if isinstance(obj, tuple):
+        if isinstance(obj, Source):
             self._sources.append(obj)
         else:
             self._objects.append(obj)
@@ -381,8 +381,6 @@ def _same(a: object, b: object) -> bool:
         return False
     if isinstance(a, msgspec.Struct) and isinstance(b, msgspec.Struct):
         return bool(msgspec.structs.replace(b, origin=getattr(a, "origin", None)) == a)
-    if isinstance(a, Source) and isinstance(b, Source):
-        b = b._replace(origin=a.origin)
     return a == b
 
 

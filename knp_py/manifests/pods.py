@@ -1,7 +1,8 @@
 """Pods: from documents, and the parts that a pod template shares with them."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from knp_py.manifests.fields import one_of
 from knp_py.manifests.problems import Report, did_you_mean, quote
@@ -19,14 +20,14 @@ _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 
 
-class Identity(NamedTuple):
+class Identity(msgspec.Struct, frozen=True):
     """Who a typed object is: checked name and namespace (empty for cluster-wide kinds)."""
 
     name: str
     namespace: str
 
 
-class PodSpec(NamedTuple):
+class PodSpec(msgspec.Struct, frozen=True):
     """What policy reads of a pod spec. ``dns_policy`` is empty where the spec has none."""
 
     node: str = ""

@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -71,7 +70,7 @@ def name_hash(name: str) -> str:
     return f"{fnv1a(name.encode()):08x}"
 
 
-class SandboxTemplate(NamedTuple):
+class SandboxTemplate(msgspec.Struct, frozen=True):
     """A template: labels and spec of its pods, and its policy unless it is Unmanaged."""
 
     namespace: str
@@ -87,7 +86,7 @@ class SandboxTemplate(NamedTuple):
         return f"{self.name}-network-policy"
 
 
-class Sandbox(NamedTuple):
+class Sandbox(msgspec.Struct, frozen=True):
     """A Sandbox: one pod of its name, or none while it is suspended."""
 
     namespace: str
@@ -101,7 +100,7 @@ class Sandbox(NamedTuple):
     origin: Origin
 
 
-class WarmPool(NamedTuple):
+class WarmPool(msgspec.Struct, frozen=True):
     """A pool of ``replicas`` sandboxes of a template."""
 
     namespace: str
@@ -111,7 +110,7 @@ class WarmPool(NamedTuple):
     origin: Origin
 
 
-class Claim(NamedTuple):
+class Claim(msgspec.Struct, frozen=True):
     """A claim: one sandbox, from a pool (v1beta1) or a template (v1alpha1)."""
 
     namespace: str
@@ -157,7 +156,7 @@ def read_template(
         rules = read_network_rules(custom, metadata.namespace)
     managed = management == "Managed"
     if managed and custom is None and not pods.dns_policy:
-        pods = pods._replace(dns_policy="None", nameservers=_PUBLIC_RESOLVERS)
+        pods = msgspec.structs.replace(pods, dns_policy="None", nameservers=_PUBLIC_RESOLVERS)
     found = SandboxTemplate(
         namespace=metadata.namespace,
         name=metadata.name,
@@ -168,13 +167,14 @@ def read_template(
     )
     if not managed:
         return found
-    return found._replace(
+    return msgspec.structs.replace(
+        found,
         policy=NetworkPolicy(
             namespace=metadata.namespace,
             name=found.policy_name,
             pods=LabelSelector(((TEMPLATE_LABEL, name_hash(metadata.name)),)),
             rules=rules,
-        )
+        ),
     )
 
 

@@ -7,7 +7,6 @@ add. A workload whose real pods are in the input makes none.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -38,7 +37,7 @@ PRECEDENCE = (
 )
 
 
-class Workload(NamedTuple):
+class Workload(msgspec.Struct, frozen=True):
     """A workload, reduced to the pods it stands for.
 
     ``replicas`` is how many it asks for, None for one on every node. ``selector`` is None
