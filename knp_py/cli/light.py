@@ -54,10 +54,10 @@ def _integer(limits: _Limits) -> Convert:
             number = int(value)
         except ValueError:
             raise ValueError(f"{value!r} is not a whole number") from None
-        if (limits.min is not None and number < limits.min) or (
-            limits.max is not None and number > limits.max
-        ):
-            raise ValueError(f"{number} is not between {limits.min} and {limits.max}")
+        if limits.min is not None and number < limits.min:
+            raise ValueError(f"{number} is less than {limits.min}")
+        if limits.max is not None and number > limits.max:
+            raise ValueError(f"{number} is more than {limits.max}")
         return number
 
     return convert

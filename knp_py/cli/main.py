@@ -59,6 +59,15 @@ class _Ours:
         lighten([option])
         return option
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse, and see to it that every usage error knows whose help to point at."""
+        try:
+            return super().parse_args(ctx, args)  # type: ignore[misc]
+        except typer.TyperException as error:
+            if getattr(error, "ctx", None) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The epilog is a block of command lines; the program is named as it was called."""
         if not self.epilog:
@@ -158,7 +167,9 @@ def _root(
 def _program(argv0: str) -> str:
     """The name to show: as invoked, and ``kubectl knp`` when kubectl ran us."""
     name = os.path.basename(argv0).removesuffix(".exe")
-    return {"kubectl-knp": "kubectl knp"}.get(name, "knp" if name.endswith(".py") else name)
+    if name == "kubectl-knp":
+        return "kubectl knp"
+    return "knp" if not name or name == "-c" or name.endswith(".py") else name
 
 
 def _complain(program: str, lines: list[str]) -> None:
