@@ -258,5 +258,5 @@ class PolicyEngine:
         """Kubelet probes: the pod's node by name, or an address its status names."""
         if src in pod.host_ips:
             return True
-        node = self.snapshot.node_ends.get(src)
-        return node is not None and node.name == pod.node
+        node = self.snapshot.nodes.get(pod.node)
+        return node is not None and src in node.ips
