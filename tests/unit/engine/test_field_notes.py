@@ -31,6 +31,9 @@ APP_A, APP_B = select({"app": "a"}), select({"app": "b"})
 EVERYWHERE = b.networks("0.0.0.0/0", "::/0")
 
 
+Rule = Callable[..., ClusterRule]
+
+
 def test_8_a_policy_for_one_direction_leaves_baseline_the_other() -> None:
     base = cnp(
         "base",
@@ -53,9 +56,7 @@ def test_8_a_policy_for_one_direction_leaves_baseline_the_other() -> None:
         (accept, "deny: egress NetworkPolicy, isolated by x/np"),
     ],
 )
-def test_9_e2_an_unknown_peer_fails_closed(
-    rule: Callable[..., ClusterRule], expected: str
-) -> None:
+def test_9_e2_an_unknown_peer_fails_closed(rule: Rule, expected: str) -> None:
     policy = cnp("p", Tier.ADMIN, 1, b.in_namespace("x"), egress=[rule(b.unknown_peer("f"))])
     assert World(*CLUSTER, policy, netpol("x/np", egress=[])).ask(A, EXT) == expected
 
