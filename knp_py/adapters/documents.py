@@ -10,7 +10,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import msgspec
 
@@ -101,18 +101,16 @@ def decode_documents(source: str, data: bytes) -> Iterator[Document]:
         yield from _yaml(source, text)
 
 
+_FileId = tuple[int, int]  # device and inode
+
+
 class _JsonError(InputError):
     """Not JSON; perhaps it is YAML."""
 
 
-class _Part(NamedTuple):
-    start: int
-    end: int
-
-
 def _json(source: str, text: bytes) -> Iterator[Document]:
     """JSON documents, one after another with or without line ends between them."""
-    parts: list[_Part] = []
+    parts: list[tuple[int, int]] = []
     position, view = 0, memoryview(text)
     while True:
         position = _skip_space(text, position)
@@ -128,11 +126,10 @@ def _json(source: str, text: bytes) -> Iterator[Document]:
             end = position + int(trailing[1])
         except RecursionError:
             raise _JsonError(f"{source}: nested too deeply") from None
-        parts.append(_Part(position, end))
+        parts.append((position, end))
         position = end
-    for number, part in enumerate(parts, 1):
-        whole = part.start == 0 and part.end == len(text)
-        raw = text if whole else text[part.start : part.end]
+    for number, (start, end) in enumerate(parts, 1):
+        raw = text[start:end]  # no copy where it is all of the text
         yield Document(Origin(source, number if len(parts) > 1 else 0), raw=raw)
 
 
@@ -161,7 +158,8 @@ def _yaml(source: str, text: bytes) -> Iterator[Document]:
                 yield Document(origin, value=document.value, optional=optional)
     except YamlError as error:
         where = f"{source}:{error.line}:{error.column}" if error.line else source
-        raise InputError(f"{where}: {error}") from None
+        hint = "; is it a Helm template? render it first: helm template" if b"{{" in text else ""
+        raise InputError(f"{where}: {_plain(str(error))}{hint}") from None
 
 
 def _utf8(source: str, data: bytes) -> bytes:
@@ -198,7 +196,7 @@ def _read_all(
     paths: Iterable[str], problems: list[str], stdin: BinaryIO | None
 ) -> Iterator[tuple[str, bytes]]:
     """(source, bytes) of every file once, also when links or several paths lead to it."""
-    seen: set[tuple[int, int]] = set()
+    seen: set[_FileId] = set()
     stdin_read = False
     for path in paths:
         if path == STANDARD_INPUT:
@@ -206,19 +204,10 @@ def _read_all(
                 stdin_read = True
                 yield path, (sys.stdin.buffer if stdin is None else stdin).read()
             continue
-        try:
-            found = os.stat(path)
-        except (OSError, ValueError) as error:
-            problems.append(f"{_plain(path)}: {_reason(error)}; {_NEXT}")
-            continue
-        if stat.S_ISDIR(found.st_mode):
-            files = list(_walk(path, seen, problems))
-            if not files:
-                kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-                problems.append(f"{_plain(path)}: no {kinds} file in it; {_NEXT}")
-        else:
-            files = [path]
-        for file in files:
+        for file, file_id in _files(path, problems):
+            if file_id in seen:
+                continue
+            seen.add(file_id)
             try:
                 with open(file, "rb") as stream:
                     data = stream.read()
@@ -228,8 +217,26 @@ def _read_all(
             yield _plain(file), data
 
 
-def _walk(top: str, seen: set[tuple[int, int]], problems: list[str]) -> Iterator[str]:
-    """Manifest files below a directory, sorted; links are followed, each file comes once."""
+def _files(path: str, problems: list[str]) -> list[tuple[str, _FileId]]:
+    """The file itself, or the manifests of the directory."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError) as error:
+        problems.append(f"{_plain(path)}: {_reason(error)}; {_NEXT}")
+        return []
+    file_id = (found.st_dev, found.st_ino)
+    if not stat.S_ISDIR(found.st_mode):
+        return [(path, file_id)]
+    before = len(problems)
+    files = list(_walk(path, {file_id}, problems))
+    if not files and len(problems) == before:
+        kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+        problems.append(f"{_plain(path)}: no {kinds} file in it; {_NEXT}")
+    return files
+
+
+def _walk(top: str, entered: set[_FileId], problems: list[str]) -> Iterator[tuple[str, _FileId]]:
+    """Manifest files below a directory, sorted; links are followed, no directory twice."""
     try:
         with os.scandir(top) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
@@ -240,21 +247,20 @@ def _walk(top: str, seen: set[tuple[int, int]], problems: list[str]) -> Iterator
         # Dot files are tools' own; a mounted ConfigMap keeps its real files in one.
         if entry.name.startswith("."):
             continue
+        wanted = entry.name.endswith(SUFFIXES)
         try:
             status = entry.stat()
         except OSError as error:
-            if entry.name.endswith(SUFFIXES):
+            if wanted:
                 problems.append(f"{_plain(entry.path)}: {_reason(error)}")
             continue
-        directory = stat.S_ISDIR(status.st_mode)
-        wanted = directory or (stat.S_ISREG(status.st_mode) and entry.name.endswith(SUFFIXES))
-        if not wanted or (status.st_dev, status.st_ino) in seen:
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        if directory:
-            yield from _walk(entry.path, seen, problems)
-        else:
-            yield entry.path
+        file_id = (status.st_dev, status.st_ino)
+        if stat.S_ISDIR(status.st_mode):
+            if file_id not in entered:
+                entered.add(file_id)
+                yield from _walk(entry.path, entered, problems)
+        elif wanted and stat.S_ISREG(status.st_mode):
+            yield entry.path, file_id
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -248,13 +248,12 @@ def resolve(text: str) -> object:
 def _to_integer(plain: str) -> int:
     sign = -1 if plain[0] == "-" else 1
     digits = plain.lstrip("+-").lower()
+    if len(digits) > 400:
+        return sign * 10**400  # longer than any number here means; Python may refuse to print it
     for prefix, base in (("0x", 16), ("0b", 2), ("0o", 8), ("0", 8)):
         if digits.startswith(prefix) and digits != "0":
             return sign * int(digits[len(prefix) :] or "0", base)
-    try:
-        return sign * int(digits)
-    except ValueError:  # more digits than Python converts; no number here is that long
-        return sign * (10**400)
+    return sign * int(digits)
 
 
 def _tagged(tag: str, text: str, event: Any) -> object:

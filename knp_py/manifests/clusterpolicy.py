@@ -9,6 +9,7 @@ from knp_py.manifests.metadata import Metadata
 from knp_py.manifests.problems import did_you_mean, quote
 from knp_py.manifests.selectors import read_selector
 from knp_py.manifests.syntax import PROTOCOLS, bad_domain, read_cidr
+from knp_py.model.net import is_v4, parse_address
 from knp_py.model.policy import (
     Action,
     ClusterNetworkPolicy,
@@ -240,7 +241,7 @@ def _read_networks(peer: Fields) -> Peer:
         if cidr is None:
             continue
         # isCIDR of the CRD refuses IPv4-mapped IPv6; maxLength is 43.
-        if text.lower().startswith("::ffff:") and "." in text:
+        if ":" in text and is_v4(parse_address(text.partition("/")[0])):
             peer.report.error(path, f"found {text}, expected IPv4 written as IPv4")
         elif len(text) > 43:
             peer.report.error(path, f"found {len(text)} characters, expected at most 43")

@@ -99,7 +99,7 @@ class Unread:
                 seen.origin,
                 f"{plain(kind)} {plain(seen.name)}" if seen.name else plain(kind),
                 "",
-                f"apiVersion {plain(version)} {reason}"
+                f"{plain(version)} {reason}"
                 + (f" ({seen.count} such objects, this is the first)" if seen.count > 1 else ""),
             )
             for (_, reason), version, kind, seen in lines
@@ -110,10 +110,8 @@ def _reason(version: str, kind: str) -> tuple[int, str]:
     known = KINDS.get(kind)
     group = version.rpartition("/")[0]
     if known is not None and group in _GROUPS:
-        return 0, f"of this kind is not read and has no effect; read is {known.versions[0]}"
+        return 0, f"is not read for this kind and has no effect; read is {known.versions[0]}"
     if kind.endswith("NetworkPolicy") or kind in _OTHER_POLICIES:
-        return 1, "is another product's policy: it is not judged, verdicts leave it out"
+        return 1, "is another product's policy: it is not judged, and verdicts leave it out"
     hint = did_you_mean(kind, KINDS) if group in _GROUPS else ""
-    if kind.endswith("List") and kind[:-4] in KINDS:
-        hint = ", and it has no items"
-    return 2, f"is no kind that policy reads; ignored{hint}"
+    return 2, f"has this kind, which network policy does not read; ignored{hint}"

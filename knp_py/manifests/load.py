@@ -12,10 +12,10 @@ from knp_py.manifests.document import Document
 from knp_py.manifests.fields import Fields
 from knp_py.manifests.kinds import KINDS, Unread, is_read
 from knp_py.manifests.metadata import read_metadata
-from knp_py.manifests.mismatch import mismatches
+from knp_py.manifests.mismatch import mismatches, repeated_keys
 from knp_py.manifests.networkpolicy import read_network_policy
 from knp_py.manifests.pods import Identity, controller_of, identify, read_pod
-from knp_py.manifests.problems import Problem, Report, plain, show
+from knp_py.manifests.problems import Problem, Report, plain, quote, show
 from knp_py.manifests.sandboxes import read_claim, read_sandbox, read_template, read_warm_pool
 from knp_py.manifests.sharing import Sharing
 from knp_py.manifests.standins import Source, StandIns
@@ -48,12 +48,15 @@ class LoadResult(msgspec.Struct, frozen=True):
     """``problems`` are errors: the objects they are about are missing from ``objects``.
 
     ``warnings`` should reach the user; ``notes`` are for whoever asks for more.
+    ``controllers`` names what owns a NetworkPolicy (its key → ``Kind name`` in its
+    namespace): with that object it is garbage-collected.
     """
 
     objects: list[ClusterObject]
     problems: list[Problem]
     warnings: list[Problem]
     notes: list[Problem]
+    controllers: dict[str, str] = {}
 
 
 def load(documents: Iterable[Document]) -> LoadResult:
@@ -227,7 +230,11 @@ class _Loader:
                 self._error(origin, where, f"found {show(word)}, expected text")
                 return
         items = value.get("items")
-        if "items" in value and kind.endswith("List") and isinstance(items, (list, type(None))):
+        if "items" in value and kind.endswith("List"):
+            if not isinstance(items, (list, type(None))):
+                where = f"{place}.items" if place else "items"
+                self._error(origin, where, f"found {show(items)}, expected a list")
+                return
             inner = (version, kind[:-4]) if kind != "List" else ("", "")
             for index, item in enumerate(items or ()):
                 self._item(origin, place, index, None, item, inner, depth)
@@ -297,9 +304,7 @@ class _Loader:
             return decoder.decode(entry.raw)
         except msgspec.ValidationError as error:
             report = self._report(entry)
-            value = entry.value
-            if entry.raw is not None:
-                value = self._decode(entry.origin, entry.place, entry.raw)
+            value = entry.value if entry.raw is None else msgspec.json.decode(entry.raw)
             found = mismatches(value, doc)
             for path, message in found:
                 report.error(path, message)
@@ -311,11 +316,13 @@ class _Loader:
 
     def _policy(self, entry: _Entry) -> None:
         value = entry.value
+        report = self._report(entry)
         if entry.raw is not None:
             value = self._decode(entry.origin, entry.place, entry.raw)
+            for key in repeated_keys(bytes(entry.raw)):
+                report.error("", f"the key {quote(key)} stands twice in one object")
         if not isinstance(value, dict):
             return
-        report = self._report(entry)
         fields = Fields(report, "", value)
         metadata = read_metadata(fields, namespaced=KINDS[entry.kind].namespaced)
         if metadata is None:
@@ -361,7 +368,9 @@ class _Loader:
         )
         stand_ins.make(self._sources)
         self._warnings.extend(self._unread.warnings())
-        return LoadResult(self._objects, self._problems, self._warnings, self._notes)
+        return LoadResult(
+            self._objects, self._problems, self._warnings, self._notes, self._controllers
+        )
 
     # -- reporting ---------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from knp_py.manifests.addresses import fnv1a
 from knp_py.manifests.fields import Fields, as_object, under
-from knp_py.manifests.problems import quote, show
+from knp_py.manifests.problems import Report, quote, show
 from knp_py.manifests.selectors import check_labels
 from knp_py.manifests.syntax import bad_label_name, bad_subdomain
 
@@ -16,6 +17,12 @@ _KNOWN = frozenset(
         *("deletionGracePeriodSeconds", "finalizers", "managedFields", "selfLink"),
     )
 )
+
+
+def generated_name(prefix: str, report: Report) -> str:
+    """A name for an object that leaves it to the API server: the same for the same place."""
+    place = f"{report.origin} {report.place}".encode()
+    return f"{prefix}{fnv1a(place) & 0xFFFFF:05x}"
 
 
 class Metadata(msgspec.Struct, frozen=True):
@@ -39,7 +46,10 @@ def read_metadata(document: Fields, *, namespaced: bool) -> Metadata | None:
         return None
     fields.warn_unknown(_KNOWN)
     name = fields.text("name")
-    if not fields.data.get("name"):
+    prefix = fields.text("generateName")
+    if not name and prefix:
+        name = generated_name(prefix, fields.report)
+    if not name and not fields.data.get("name"):
         fields.missing("name", "the object's name")
     elif name is not None:
         complaint = bad_subdomain(name)

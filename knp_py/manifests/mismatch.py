@@ -64,3 +64,24 @@ def _name(option: Any) -> str:
     if option in _NAMES:
         return _NAMES[option]
     return "a list" if get_origin(option) is list else "an object"
+
+
+def repeated_keys(raw: bytes) -> list[str]:
+    """Keys that stand twice in one object of a JSON text; decoders keep the last of them.
+
+    Asked for policies only, where two ``egress`` are two opinions.
+    """
+    import json  # noqa: PLC0415  # 2 ms that a directory of YAML need not pay
+
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, object]]) -> None:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) < len(keys):
+            found.extend(key for key in dict.fromkeys(keys) if keys.count(key) > 1)
+
+    try:
+        json.loads(raw, object_pairs_hook=note)
+    except (ValueError, RecursionError):
+        return []  # the decoder proper has said so
+    return found

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from knp_py.manifests.fields import one_of
+from knp_py.manifests.metadata import generated_name
 from knp_py.manifests.problems import Report, did_you_mean, quote
 from knp_py.manifests.sharing import Sharing
 from knp_py.manifests.syntax import (
@@ -49,9 +50,10 @@ def identify(
         report.error("metadata", "missing, expected an object with a name")
         return None
     name = meta.name
+    if not name and meta.generate_name:
+        name = generated_name(meta.generate_name, report)
     if not name:
-        hint = "; generateName alone names no pod here" if meta.generate_name else ""
-        report.error("metadata.name", f"missing, expected the object's name{hint}")
+        report.error("metadata.name", "missing, expected the object's name")
         return None
     complaint = rule(name)
     if complaint:

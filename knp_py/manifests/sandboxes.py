@@ -155,6 +155,8 @@ def read_template(
         custom.warn_unknown(("ingress", "egress"))
         rules = read_network_rules(custom, metadata.namespace)
     managed = management == "Managed"
+    if custom is not None and not managed:
+        spec.warn("networkPolicy", "ignored: networkPolicyManagement is Unmanaged")
     if managed and custom is None and not pods.dns_policy:
         pods = msgspec.structs.replace(pods, dns_policy="None", nameservers=_PUBLIC_RESOLVERS)
     found = SandboxTemplate(

@@ -4,8 +4,6 @@ Field names are the API's. Everything is optional here, null as well as absent: 
 required is checked where it is used, with a message of our own.
 """
 
-from typing import Any
-
 from msgspec import Struct, field
 
 
@@ -285,21 +283,6 @@ class SandboxDoc(Struct, gc=False):
     metadata: Meta | None = None
     spec: SandboxSpecDoc | None = None
     status: SandboxStatusDoc | None = None
-
-
-class SandboxTemplateSpecDoc(Struct, rename="camel", gc=False):
-    """``spec`` of a SandboxTemplate; its rules are read field by field."""
-
-    pod_template: TemplateDoc | None = None
-    network_policy: Any = None
-    network_policy_management: str | None = None
-
-
-class SandboxTemplateDoc(Struct, gc=False):
-    """SandboxTemplate ``extensions.agents.x-k8s.io``."""
-
-    metadata: Meta | None = None
-    spec: SandboxTemplateSpecDoc | None = None
 
 
 class RefDoc(Struct, gc=False):
