@@ -1,0 +1,189 @@
+"""``knp test``: scenarios, the unit tests of policy."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from knp_py.adapters.documents import read_documents
+from knp_py.adapters.scenarios import find_scenarios, read_manifests, write_text
+from knp_py.cli.cluster import WARNINGS_SHOWN
+from knp_py.cli.options import FqdnScope, Output, OutputFormat, Scope, TrustedResolvers
+from knp_py.cli.render import (
+    Cell,
+    Column,
+    Documents,
+    StreamTable,
+    clean,
+    note,
+    notes,
+    print_json,
+    verdict_cell,
+)
+from knp_py.engine.resolvers import parse_trust
+from knp_py.errors import ManifestError
+from knp_py.manifests.document import Document
+from knp_py.replay.rehearsal import Check, Result, rehearse
+from knp_py.replay.report import (
+    Counts,
+    ScenarioDocument,
+    check_document,
+    counts_of,
+    scenario_document,
+)
+from knp_py.replay.scenario import Scenario
+from knp_py.replay.scenario_reader import read_scenario
+from knp_py.replay.wording import outcome_text
+
+EXAMPLES = """\
+knp test examples/quickstart
+knp test policies/tests/ --junit report.xml
+helm template chart/ | knp test tests/egress.yaml --manifests -
+"""
+
+_TITLES = ("", "FROM", "TO", "VERDICT", "DECIDED BY")
+
+
+def command(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|DIR...", help="Scenarios; below a directory every *.yaml with steps."
+        ),
+    ],
+    junit: Annotated[
+        str, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML too.")
+    ] = "",
+    manifests: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--manifests",
+            "-m",
+            metavar="PATH",
+            help="Manifests that are there from the beginning, besides those a scenario names.",
+        ),
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+    scope: Scope = FqdnScope.POD,
+    trusted: TrustedResolvers = "auto",
+) -> None:
+    """Act out scenarios and check what they expect: unit tests for policy.
+
+    A scenario is YAML: name, manifests, resolve (name to addresses) and steps; a step has
+    name, apply, delete, wait (seconds) and expect. An expectation is from, connect (a name,
+    NS/POD, svc:NS/NAME or an IP address), port and protocol, or lookup and via; then verdict
+    and, if it matters who decides, policy or tier. To connect to a name the pod first looks
+    it up at its own resolvers, which policy may deny: what somebody at a shell in the pod
+    would see. A name lives 60 s of scenario time unless resolve gives it another ttl.
+
+    Exit code 1 if an expectation is not met, 2 if a scenario cannot be understood.
+    """
+    trust = parse_trust(trusted)
+    found: list[tuple[Scenario, dict[str, list[Document]]]] = []
+    problems: list[str] = []
+    files = find_scenarios(paths, problems)
+    for document in files.documents:
+        scenario, wrong = read_scenario(document)
+        problems += map(str, wrong)
+        if scenario is not None:
+            found.append((scenario, read_manifests(scenario, problems)))
+    if problems:
+        raise ManifestError(problems)
+    beside = read_documents(manifests) if manifests else []
+    if files.ignored:
+        count = len(files.ignored)
+        note(f"{count} YAML {'file has' if count == 1 else 'files have'} no steps: no scenarios")
+    results = [
+        rehearse(scenario, documents, trust=trust, scope=scope.value, beside=beside)
+        for scenario, documents in found
+    ]
+    if output is OutputFormat.TABLE:
+        for result in results:
+            _print_result(result)
+    else:
+        _print_documents(results, output)
+    raise typer.Exit(_conclude(results, junit, tell=output is OutputFormat.TABLE))
+
+
+def _conclude(results: Sequence[Result], junit: str, *, tell: bool) -> int:
+    """Warnings, problems, the sum and the report; the exit code."""
+    total = Counts()
+    warnings: dict[str, None] = {}
+    for result in results:
+        total.add(counts_of(result))
+        warnings.update(dict.fromkeys(result.warnings))
+    if tell:
+        print(_sum(total, len(results)))
+    notes([f"warning: {line}" for line in warnings], WARNINGS_SHOWN, "knp lint shows all")
+    if junit:
+        from knp_py.replay.junit import junit_xml  # noqa: PLC0415  nobody else needs XML
+
+        write_text(junit, junit_xml(results))
+    for result in results:
+        for problem in (*result.problems, *(check.problem for check in result.checks)):
+            if problem is not None:
+                note(clean(str(problem)))
+    return 2 if total.errors else 1 if total.unmet else 0
+
+
+def _sum(total: Counts, scenarios: int) -> str:
+    parts = [f"{total.met} of {total.expectations} expectations met"]
+    if total.unmet:
+        parts.append(f"{total.unmet} not met")
+    if total.errors:
+        parts.append(f"{total.errors} {'error' if total.errors == 1 else 'errors'}")
+    return f"{', '.join(parts)} in {scenarios} {'scenario' if scenarios == 1 else 'scenarios'}"
+
+
+def _print_documents(results: Sequence[Result], output: OutputFormat) -> None:
+    """One JSON document a scenario in an array, or one line an expectation."""
+    if output is OutputFormat.JSON:
+        found: list[ScenarioDocument] = list(map(scenario_document, results))
+        print_json(found)
+        return
+    with Documents(output) as documents:
+        for result in results:
+            for step in result.steps:
+                for check in step.checks:
+                    documents.write(check_document(result, step, check))
+
+
+def _print_result(result: Result) -> None:
+    rows = [_row(check) for check in result.checks]
+    widths = [
+        max(map(len, (title, *(row[index].text for row in rows))))
+        for index, title in enumerate(_TITLES)
+    ]
+    table = StreamTable(
+        [Column(title, width) for title, width in zip(_TITLES, widths, strict=True)]
+    )
+    print(clean(f"{result.scenario.name} ({result.scenario.origin})"))
+    blank = ("",) * (len(_TITLES) - 1)
+    for step in result.steps:
+        if step.checks:
+            table.row(Cell(step.step.name, "bold"), *blank)
+        for check in step.checks:
+            table.row(*_row(check))
+            for line in _details(check):
+                print(f"      {clean(line)}")
+    print()
+
+
+def _row(check: Check) -> tuple[Cell, ...]:
+    each, outcome = check.expectation, check.outcome
+    ends = (Cell(each.source.text), Cell(each.destination))
+    if outcome is None:
+        message = "" if check.problem is None else check.problem.message
+        return Cell("ERR", "error"), *ends, Cell("?", "error"), Cell(message)
+    mark = Cell("ok", "allow") if check.met else Cell("FAIL", "error")
+    verdict = verdict_cell(outcome.verdict.value)
+    if outcome.verdict is not each.verdict:
+        verdict = Cell(f"{outcome.verdict.value}, not {each.verdict.value}", "error")
+    return mark, *ends, verdict, Cell(outcome_text(each, outcome))
+
+
+def _details(check: Check) -> list[str]:
+    if check.met or check.outcome is None:
+        return []
+    name = check.expectation.name
+    return [*([name] if name else []), *check.faults, *check.why]

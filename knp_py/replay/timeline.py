@@ -1,0 +1,159 @@
+"""The objects of a scenario over its time: documents applied and deleted, changes out.
+
+What is kept are documents, not objects, because some objects follow from several documents
+(a sandbox's pod and policy from its template) and have to come and go with them.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from knp_py.manifests.document import Document
+from knp_py.manifests.kinds import KINDS
+from knp_py.manifests.load import load
+from knp_py.manifests.problems import Problem
+from knp_py.model.changes import Change, ClusterObject, Verb
+from knp_py.model.objects import Namespace, Node
+from knp_py.model.policy import ClusterNetworkPolicy
+from knp_py.replay.scenario import Removal
+
+Key = tuple[str, str, str]
+"""Kind, namespace (empty for cluster-wide kinds) and name."""
+
+# Kinds that may follow from objects of other kinds, and those others.
+_DERIVED = frozenset({"Pod", "NetworkPolicy"})
+_CONTROLLERS = frozenset(KINDS) - {
+    *("Pod", "NetworkPolicy", "ClusterNetworkPolicy", "AdminNetworkPolicy"),
+    *("BaselineAdminNetworkPolicy", "Namespace", "Node", "Service"),
+}
+
+
+class Timeline:
+    """What is applied at the moment. ``changes`` is what happened since it was last asked."""
+
+    def __init__(self) -> None:
+        self._documents: dict[Key, Document] = {}
+        self._withheld: set[Key] = set()
+        self._objects: dict[Key, ClusterObject] = {}
+        self._unnamed = 0
+
+    def begin(self, documents: Iterable[Document]) -> None:
+        """What is there at first. An object that stands twice stays twice, to be reported."""
+        for document in split(documents):
+            key = key_of(document)
+            if key is None or key in self._documents:
+                key = self._unique()
+            self._documents[key] = document
+
+    def apply(self, documents: Iterable[Document]) -> None:
+        """Add objects, or replace those of the same kind and name."""
+        for document in split(documents):
+            key = key_of(document) or self._unique()
+            self._documents[key] = document
+            # Whatever has a controller again comes back.
+            again = key[0] in _CONTROLLERS
+            self._withheld -= {w for w in self._withheld if w == key or (again and w[1] == key[1])}
+
+    def delete(self, documents: Iterable[Document]) -> Iterator[str]:
+        """Remove the objects these documents name; yields those that are not there."""
+        for document in split(documents):
+            key = key_of(document)
+            if key is not None and not self._remove(key):
+                yield _label(key)
+
+    def remove(self, removal: Removal) -> bool:
+        """Remove one object, also one that follows from others; whether it was there."""
+        return self._remove((removal.kind, removal.namespace, removal.name))
+
+    def changes(self) -> tuple[list[Change], list[Problem], list[Problem]]:
+        """Changes since last time, problems (then nothing has changed) and warnings."""
+        result = load(self._documents.values())
+        if result.problems:
+            return [], result.problems, result.warnings
+        objects = {key_of_object(obj): obj for obj in result.objects}
+        for key in self._withheld:
+            objects.pop(key, None)
+        before, self._objects = self._objects, objects
+        changes = [
+            Change(Verb.APPLIED, obj) for key, obj in objects.items() if before.get(key) != obj
+        ]
+        changes += [Change(Verb.DELETED, obj) for key, obj in before.items() if key not in objects]
+        return changes, [], result.warnings
+
+    def _remove(self, key: Key) -> bool:
+        kind, _, name = key
+        found = self._documents.pop(key, None) is not None
+        if kind in _DERIVED and (found or (key in self._objects and key not in self._withheld)):
+            # Nor may it come back from whatever else stands for it, such as a claim.
+            self._withheld.add(key)
+            found = True
+        if kind == "Namespace":
+            # The API deletes a namespace's contents with it.
+            inside = [each for each in self._documents if each[1] == name]
+            for each in inside:
+                del self._documents[each]
+            found = found or bool(inside)
+        return found
+
+    def _unique(self) -> Key:
+        self._unnamed += 1
+        return "", "", str(self._unnamed)
+
+
+def split(documents: Iterable[Document]) -> Iterator[Document]:
+    """Each document, a List's items each by itself."""
+    for document in documents:
+        value = document.value
+        if document.raw is not None:
+            try:
+                value = msgspec.json.decode(document.raw)
+            except (msgspec.DecodeError, RecursionError):
+                yield document  # the loader says what is wrong with it
+                continue
+        yield from _items(document, value, 0)
+
+
+def _items(document: Document, value: object, depth: int) -> Iterator[Document]:
+    fields = value if isinstance(value, dict) else {}
+    kind, items = fields.get("kind"), fields.get("items")
+    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list):
+        yield Document(document.origin, value=value, optional=document.optional)
+        return
+    if depth == 8:  # as deep as the loader goes
+        yield document
+        return
+    inner = {} if kind == "List" else {"apiVersion": fields.get("apiVersion"), "kind": kind[:-4]}
+    for item in items:
+        whole = {**inner, **item} if isinstance(item, dict) else item
+        yield from _items(document, whole, depth + 1)
+
+
+def key_of(document: Document) -> Key | None:
+    """Who the document says it is; None when it does not say."""
+    value = document.value
+    if not isinstance(value, dict):
+        return None
+    kind, metadata = value.get("kind"), value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    if not isinstance(kind, str) or not isinstance(name, str):
+        return None
+    known = KINDS.get(kind)
+    if known is not None and not known.namespaced:
+        return kind, "", name
+    fallback = "default" if known is not None else ""
+    return kind, namespace if isinstance(namespace, str) and namespace else fallback, name
+
+
+def key_of_object(obj: ClusterObject) -> Key:
+    """The key of a model object."""
+    if isinstance(obj, ClusterNetworkPolicy):
+        return obj.kind, "", obj.name
+    if isinstance(obj, (Namespace, Node)):
+        return type(obj).__name__, "", obj.name
+    return type(obj).__name__, obj.namespace, obj.name
+
+
+def _label(key: Key) -> str:
+    kind, namespace, name = key
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
