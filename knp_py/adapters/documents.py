@@ -123,7 +123,7 @@ def _json(source: str, text: bytes) -> Iterator[Document]:
             trailing = _trailing(str(error))
             if trailing is None:
                 raise _JsonError(_json_problem(source, text, position, str(error))) from None
-            end = position + int(trailing[1])
+            end = position + int(trailing[1]) - 1  # the byte named is counted from 1
         except RecursionError:
             raise _JsonError(f"{source}: nested too deeply") from None
         parts.append((position, end))

@@ -18,6 +18,7 @@ import yaml
 _DEEPEST = 300  # nested collections; Kubernetes objects stay below 50
 _ALIASED = 1_000_000  # nodes that aliases and merges may add to one document
 
+_TOO_DEEP = "nested too deeply"
 _CORE = "tag:yaml.org,2002:"
 _WORDS: dict[str, object] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE"), True),
@@ -80,12 +81,14 @@ def yaml_documents(data: bytes) -> Iterator[YamlDocument]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = error.problem or error.context or "cannot be read"
+        if "nesting depth" in message:  # libyaml's own limit, for lists in one line
+            message = _TOO_DEEP
         raise YamlError(message, *_position(mark)) from None
     except yaml.YAMLError as error:
         message = str(getattr(error, "reason", None) or error).splitlines()[0]
         raise YamlError(message) from None
     except RecursionError:
-        raise YamlError("nested too deeply") from None
+        raise YamlError(_TOO_DEEP) from None
 
 
 def _read_stream(parser: Any) -> Iterator[YamlDocument]:
@@ -138,7 +141,7 @@ class _Builder:
         if event.tag not in {None, "!", f"{_CORE}{'map' if mapping else 'seq'}"}:
             _fail(f"the tag {_tag(event.tag)} has no meaning here", event.start_mark)
         if len(self.stack) >= _DEEPEST:
-            _fail("nested too deeply", event.start_mark)
+            _fail(_TOO_DEEP, event.start_mark)
         if self.stack and self.stack[-1].mapping is not None and self.stack[-1].key is None:
             _fail("a key must be a text, not a list or an object", event.start_mark)
         if event.anchor:

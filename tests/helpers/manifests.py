@@ -1,0 +1,73 @@
+"""Manifest text in, load results out, without files."""
+
+from textwrap import dedent
+
+import msgspec
+
+from knp_py.adapters.documents import decode_documents
+from knp_py.manifests.document import Document
+from knp_py.manifests.load import LoadResult, load
+from knp_py.model.objects import Origin, Pod
+from knp_py.model.policy import ClusterNetworkPolicy, NetworkPolicy
+
+
+def load_text(text: str, source: str = "m.yaml") -> LoadResult:
+    """Load YAML or JSON text as one file."""
+    return load(decode_documents(source, dedent(text).encode()))
+
+
+def load_values(*values: object) -> LoadResult:
+    """Load decoded values, one document each."""
+    return load(Document(Origin("m.yaml"), value=value) for value in values)
+
+
+def load_raw(value: object) -> LoadResult:
+    """Load a value as JSON text: the typed path."""
+    return load([Document(Origin("m.json"), raw=msgspec.json.encode(value))])
+
+
+def lines(problems: list[object] | list[str]) -> list[str]:
+    """Problems as text, without the file name."""
+    return [str(problem).removeprefix("m.yaml: ").removeprefix("m.json: ") for problem in problems]
+
+
+def clean(result: LoadResult) -> LoadResult:
+    """The result, which has no problems and no warnings."""
+    assert not result.problems, [str(problem) for problem in result.problems]
+    assert not result.warnings, [str(warning) for warning in result.warnings]
+    return result
+
+
+def pods(result: LoadResult) -> dict[str, Pod]:
+    """Pods by namespace/name."""
+    return {obj.key: obj for obj in result.objects if isinstance(obj, Pod)}
+
+
+def network_policies(result: LoadResult) -> dict[str, NetworkPolicy]:
+    """NetworkPolicies by namespace/name."""
+    return {obj.key: obj for obj in result.objects if isinstance(obj, NetworkPolicy)}
+
+
+def cluster_policies(result: LoadResult) -> dict[str, ClusterNetworkPolicy]:
+    """ClusterNetworkPolicies by name."""
+    return {obj.name: obj for obj in result.objects if isinstance(obj, ClusterNetworkPolicy)}
+
+
+def network_policy(spec: object, **metadata: object) -> dict[str, object]:
+    """A NetworkPolicy document named x/p."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "p", "namespace": "x", **metadata},
+        "spec": spec,
+    }
+
+
+def cluster_policy(**spec: object) -> dict[str, object]:
+    """A ClusterNetworkPolicy document named c, Admin tier, priority 1, every pod."""
+    return {
+        "apiVersion": "policy.networking.k8s.io/v1alpha2",
+        "kind": "ClusterNetworkPolicy",
+        "metadata": {"name": "c"},
+        "spec": {"tier": "Admin", "priority": 1, "subject": {"namespaces": {}}, **spec},
+    }
