@@ -55,7 +55,7 @@ def payload_lines() -> list[str]:
 def text_lines(flow: Flow, *, header: bool = True, payload: bool = False) -> list[str]:
     """The flow's entries at -v=2 in klog's text format, without newlines."""
     lines: list[str] = []
-    micros = 100_000 + flow.id
+    micros = (100_000 + flow.id) % 1_000_000
 
     def add(caller: str, line: str) -> None:
         lines.append((CLOCK.format(micros, caller, 42) if header else "") + line)

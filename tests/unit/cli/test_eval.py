@@ -1,0 +1,275 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.command import knp, run_knp
+
+from knp_py.engine.chains import ISOLATED
+
+MANIFESTS = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, uid: u1, labels: {app: web}}
+spec: {nodeName: n1, containers: [{name: c}]}
+status: {phase: Running, podIPs: [{ip: 10.244.1.6}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: shop, uid: u2, labels: {app: db}}
+spec: {nodeName: n1, containers: [{name: c, ports: [{name: sql, containerPort: 5432}]}]}
+status: {phase: Running, podIPs: [{ip: 10.244.1.7}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: db, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  policyTypes: [Ingress]
+  ingress:
+    - from: [{podSelector: {matchLabels: {app: web}}}]
+      ports: [{port: 5432}]
+---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: names}
+spec:
+  tier: Admin
+  priority: 10
+  subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}}
+  egress:
+    - name: in-cluster
+      action: Accept
+      to: [{namespaces: {}}]
+    - name: github
+      action: Accept
+      to: [{domainNames: [github.com]}]
+      protocols: [{tcp: {destinationPort: {number: 443}}}]
+    - name: rest
+      action: Deny
+      to: [{networks: ["0.0.0.0/0", "::/0"]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("manifests") / "shop.yaml"
+    path.write_text(MANIFESTS)
+    return str(path)
+
+
+@pytest.fixture
+def probes(tmp_path: Path) -> Path:
+    return tmp_path / "probes.jsonl"
+
+
+def ask(manifests: str, *argv: str) -> dict[str, Any]:
+    code, out, err = knp("eval", "--manifests", manifests, *argv, "-o", "json")
+    assert (code, err) == (0, "")
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def test_one_flow_as_json(manifests: str) -> None:
+    document = ask(manifests, "--from", "shop/web", "--to", "shop/db", "--port", "sql")
+    rule = {
+        "direction": "ingress",
+        "tier": "NetworkPolicy",
+        "policy": "shop/db",
+        "rule": 0,
+        "rule_name": None,
+        "action": "Accept",
+    }
+    assert document == {
+        "verdict": "allow",
+        "from": {"ip": "10.244.1.6", "pod": "shop/web"},
+        "to": {"ip": "10.244.1.7", "pod": "shop/db"},
+        "protocol": "TCP",
+        "port": 5432,
+        "decided_by": rule,
+        "egress": {
+            "direction": "egress",
+            "tier": "Admin",
+            "policy": "names",
+            "rule": 0,
+            "rule_name": "in-cluster",
+            "action": "Accept",
+            "allowed": True,
+        },
+        "ingress": rule | {"allowed": True},
+    }
+
+
+def test_isolation_says_who_isolates_and_why(manifests: str) -> None:
+    document = ask(manifests, "--from", "203.0.113.9", "--to", "shop/db", "--port", "5432")
+    assert document["verdict"] == "deny"
+    assert document["egress"] is None
+    assert document["ingress"]["rule"] is None
+    assert document["ingress"]["action"] == "Deny"
+    assert document["ingress"]["isolated_by"] == ["shop/db"]
+    assert document["ingress"]["reason"] == document["reason"] == ISOLATED
+    assert list(document["decided_by"]) == [
+        "direction", "tier", "policy", "rule", "rule_name", "action",
+    ]  # fmt: skip
+
+
+def test_the_default_port_is_443(manifests: str) -> None:
+    assert ask(manifests, "--from", "shop/web", "--to", "github.com")["port"] == 443
+
+
+def test_one_flow_for_people(manifests: str) -> None:
+    code, out, err = knp("eval", "-m", manifests, "--from", "shop/web", "--to", "1.2.3.4")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "verdict     deny",
+        "flow        shop/web (10.244.1.6) to 1.2.3.4, TCP 443",
+        'decided by  egress: Admin names, rule 2 "rest"',
+        'egress      deny: Admin names, rule 2 "rest"',
+        "ingress     not judged, since egress denies",
+    ]
+
+
+def test_explain_names_every_rule(manifests: str) -> None:
+    argv = ("--from", "shop/web", "--to", "1.2.3.4", "--explain")
+    lines = knp("eval", "-m", manifests, *argv).out.splitlines()
+    assert "egress of shop/web, every policy considered:" in lines
+    assert [line.split()[-1] for line in lines[-3:]] == ["matches", "destination", "decided"]
+    (steps,) = ask(manifests, *argv)["considered"]
+    assert steps["policies"][0]["rules"][1]["rule_name"] == "github"
+    assert knp(
+        "eval", "-m", manifests, "--from", "shop/db", "--to", "1.2.3.4", "--explain"
+    ).out.endswith("egress of shop/db, every policy considered: none selects it\n")
+
+
+@pytest.mark.parametrize(("word", "code"), [("deny", 0), ("allow", 1), ("unknown", 1)])
+def test_expecting_a_verdict(manifests: str, word: str, code: int) -> None:
+    ended = knp("eval", "-m", manifests, "--from", "shop/web", "--to", "1.2.3.4", "--expect", word)
+    assert ended.code == code
+    assert ended.err == ("" if code == 0 else f"knp: the verdict is deny, expected is {word}\n")
+
+
+def test_probes_are_answered_in_order_one_a_line(manifests: str, probes: Path) -> None:
+    probes.write_text(
+        '\ufeff{"id": "p1", "from": "shop/web", "to": "140.82.112.3", "names": ["github.com"]}\n'
+        "\n"
+        '{"id": 2, "from": "shop/web", "to": "140.82.112.3"}\n'
+        '{"from": "shop/web", "to": "shop/db", "port": 5432}\n'
+    )
+    code, out, err = knp("eval", "--manifests", manifests, "--probes", str(probes), "-o", "jsonl")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert [(a["id"], a["verdict"]) for a in answers] == [
+        ("p1", "allow"),
+        (2, "deny"),
+        (None, "allow"),
+    ]
+    array = json.loads(knp("eval", "-m", manifests, "--probes", str(probes), "-o", "json").out)
+    assert array == answers
+
+
+def test_a_bad_probe_is_an_error_of_its_line(manifests: str, probes: Path) -> None:
+    probes.write_text(
+        '{"id": "p1", "from": "shop/nobody", "to": "1.2.3.4"}\n'
+        "not json\n"
+        '{"id": "p3", "from": "shop/web", "to": "1.2.3.4", "expect": "allow"}\n'
+    )
+    code, out, err = knp("eval", "-m", manifests, "--probes", str(probes), "-o", "jsonl")
+    first, second, third = map(json.loads, out.splitlines())
+    assert code == 2
+    assert first == {
+        "id": "p1",
+        "error": "from: there is no pod shop/nobody; namespace shop has db, web",
+    }
+    assert second["id"] is None
+    assert second["error"].startswith("not JSON")
+    assert third["verdict"] == "deny"
+    lines = err.splitlines()
+    assert lines[0] == "knp: 1 of 3 probes differ from what they expect"
+    assert lines[1] == "knp: p3: expected allow, got deny"
+    assert lines[2] == "knp: 2 of 3 probes have no answer"
+    assert lines[4].startswith("knp: line 2: not JSON")
+
+
+def test_a_verdict_that_is_not_the_expected_one(manifests: str, probes: Path) -> None:
+    probes.write_text('{"id": "p3", "from": "shop/web", "to": "1.2.3.4", "expect": "allow"}\n')
+    code, out, _ = knp("eval", "-m", manifests, "--probes", str(probes), "-o", "jsonl")
+    assert (code, json.loads(out)["expect"]) == (1, "allow")
+
+
+def test_probes_for_people(manifests: str, probes: Path) -> None:
+    probes.write_text(
+        '{"id": "p1", "from": "shop/web", "to": "github.com"}\n'
+        '{"from": "shop/web", "to": "1.2.3.4", "protocol": "ICMP", "expect": "allow"}\n'
+        '{"id": "p3", "from": "shop/web", "to": "shop/nobody"}\n'
+    )
+    code, out, _ = knp("eval", "-m", manifests, "--probes", str(probes))
+    assert code == 2
+    heads = [line[:6].strip() for line in out.splitlines()]
+    assert [head for head in heads if head] == ["ID", "p1", "line 2", "p3"]
+    assert all(len(line) <= 100 for line in out.splitlines())
+    assert "there is no pod shop/nobody" in " ".join(out.split())
+    assert "deny, not allow" in " ".join(out.split())
+    explained = knp("eval", "-m", manifests, "--probes", str(probes), "--explain").out
+    assert explained.count("every policy considered") == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--to", "1.2.3.4"], "--from and --to, or --probes, are needed (see knp eval --help)"),
+        (
+            ["--probes", "x", "--from", "shop/web"],
+            "--probes takes the place of --from, --to, --port and --expect",
+        ),
+        (["--from", "shop/nobody", "--to", "1.2.3.4"],
+         "from: there is no pod shop/nobody; namespace shop has db, web"),
+        (["--from", "shop/web", "--to", "1.2.3.4", "--expect", "maybe"],
+         "--expect: 'maybe' is not one of allow, deny, unknown"),
+        (["--probes", "/nowhere"], "/nowhere: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(manifests: str, argv: list[str], line: str) -> None:
+    assert knp("eval", "-m", manifests, *argv) == (2, "", f"knp: {line}\n")
+
+
+def test_not_everything_can_be_standard_input() -> None:
+    ended = knp("eval", "-m", "-", "--probes", "-")
+    assert ended == (2, "", "knp: --manifests and --probes cannot both be standard input\n")
+
+
+def test_bad_options_of_all_commands_are_noticed(manifests: str) -> None:
+    ended = knp(
+        "eval",
+        "-m",
+        manifests,
+        "--from",
+        "shop/web",
+        "--to",
+        "x.example",
+        "--trusted-resolvers",
+        "?",
+    )
+    assert (ended.code, ended.out) == (2, "")
+
+
+def test_for_real(manifests: str) -> None:
+    ended = run_knp(
+        "eval", "-m", manifests, "--probes", "-", "-o", "jsonl",
+        stdin=b'{"id": "p1", "from": "shop/web", "to": "github.com"}\n',
+    )  # fmt: skip
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(ended.out)["to"]["assumed"] is True
+
+
+def test_the_process_imports_no_more_than_it_needs(manifests: str) -> None:
+    ended = run_knp(
+        "eval", "-m", manifests, "--from", "shop/web", "--to", "github.com", "-o", "json",
+        env={"PYTHONPROFILEIMPORTTIME": "1"},
+    )  # fmt: skip
+    modules = {line.rpartition("|")[2].strip() for line in ended.err.splitlines()}
+    assert "knp_py.cli.cluster" in modules
+    assert not modules & {"pydantic", "rich", "scapy", "dnslib", "asyncio", "socket"}

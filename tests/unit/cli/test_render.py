@@ -1,0 +1,161 @@
+import io
+import json
+
+import pytest
+from helpers.command import Terminal
+
+from knp_py.cli.options import OutputFormat
+from knp_py.cli.render import (
+    Cell,
+    Column,
+    Documents,
+    StreamTable,
+    clean,
+    colours,
+    note,
+    notes,
+    plain_table,
+    print_json,
+    print_table,
+    progress,
+    verdict_cell,
+)
+
+COLUMNS = (Column("NAME"), Column("COUNT", right=True), Column("WHAT IT IS"))
+ROWS = [
+    ("one", "1", "a short text"),
+    ("a-longer-name", "1234", "a text of so many words that it has to go on in another line " * 2),
+]
+
+
+@pytest.fixture(autouse=True)
+def _colourful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def test_a_piped_table_is_aligned_and_wraps_between_words() -> None:
+    lines = list(plain_table(COLUMNS, ROWS))
+    assert lines[:2] == [
+        "NAME           COUNT  WHAT IT IS",
+        "one                1  a short text",
+    ]
+    assert all(len(line) <= 100 for line in lines)
+    assert lines[2].startswith("a-longer-name   1234  a text of so many words")
+    assert lines[3].startswith(" " * 22 + "in another line") or lines[3].startswith(" " * 22)
+    words = " ".join(line[22:] for line in lines[2:]).split()
+    assert words == ROWS[1][2].split()
+
+
+def test_a_long_word_is_never_cut() -> None:
+    name = "x" * 120
+    assert list(plain_table(COLUMNS, [(name, "1", "y")]))[1] == f"{name}      1  y"
+
+
+def test_a_table_without_titles_has_no_header() -> None:
+    assert list(plain_table((Column(""), Column("")), [("a", "b")])) == ["a  b"]
+
+
+def test_a_table_without_rows_is_its_header() -> None:
+    assert list(plain_table(COLUMNS, [])) == ["NAME  COUNT  WHAT IT IS"]
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    assert clean("a\x1b[31mb\n") == "a\\x1b[31mb\\x0a"
+    (line,) = list(plain_table((Column(""),), [("\x1b]0;x\x07",)]))
+    assert line == "\\x1b]0;x\\x07"
+
+
+def test_a_complete_table_has_colours_on_a_terminal_only() -> None:
+    row = [(verdict_cell("deny"), "1", Cell("x", "bold"))]
+    pipe, terminal = io.StringIO(), Terminal()
+    print_table(COLUMNS, row, title="Title", stream=pipe)
+    print_table(COLUMNS, row, title="Title", stream=terminal)
+    assert pipe.getvalue() == "Title\nNAME  COUNT  WHAT IT IS\ndeny      1  x\n"
+    assert "\x1b[31mdeny" in terminal.getvalue()
+    assert "Title" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_can_be_refused(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    terminal = Terminal()
+    print_table(COLUMNS, [(verdict_cell("deny"), "1", "")], stream=terminal)
+    table = StreamTable((Column("V", 5),), stream=terminal)
+    table.row(verdict_cell("deny"))
+    assert "31m" not in terminal.getvalue()
+
+
+def test_colours_need_a_terminal() -> None:
+    assert colours(Terminal())
+    assert not colours(io.StringIO())
+
+
+def test_rows_one_by_one_keep_their_columns() -> None:
+    out = io.StringIO()
+    table = StreamTable((Column("A", 5), Column("B", 3, right=True), Column("C")), stream=out)
+    assert out.getvalue() == ""
+    table.row("x", "1", "rest")
+    table.row("too long for it", verdict_cell("deny"), "\x1b")
+    assert out.getvalue().splitlines() == [
+        "A        B  C",
+        "x        1  rest",
+        "too long for it  deny  \\x1b",
+    ]
+
+
+def test_rows_one_by_one_are_coloured_outside_their_padding() -> None:
+    out = Terminal()
+    StreamTable((Column("A", 6), Column("B")), stream=out, flush=True).row(
+        verdict_cell("allow"), "x"
+    )
+    assert out.getvalue().splitlines()[1] == "\x1b[32mallow\x1b[0m   x"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_documents_as_one_array_and_as_lines(count: int) -> None:
+    documents = [{"n": n, "text": "é\n"} for n in range(count)]
+    array, lines = io.StringIO(), io.StringIO()
+    with Documents(OutputFormat.JSON, stream=array) as out:
+        for document in documents:
+            out.write(document)
+    with Documents(OutputFormat.JSONL, stream=lines, flush=True) as out:
+        for document in documents:
+            out.write(json.dumps(document).encode())
+    assert json.loads(array.getvalue()) == documents
+    assert [json.loads(line) for line in lines.getvalue().splitlines()] == documents
+
+
+def test_an_array_that_fails_half_way_is_not_closed() -> None:
+    out = io.StringIO()
+    documents = Documents(OutputFormat.JSON, stream=out)
+    documents.write({"n": 1})
+    documents.__exit__(KeyError, KeyError(), None)
+    assert not out.getvalue().endswith("]\n")
+
+
+def test_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": [1]})
+    assert json.loads(capsys.readouterr().out) == {"a": [1]}
+
+
+def test_notes_are_capped(capsys: pytest.CaptureFixture[str]) -> None:
+    notes(["a", "b", "c"], 2, "look there")
+    note("d")
+    notes([], 2, "nothing")
+    assert capsys.readouterr().err.splitlines() == [
+        "knp: a",
+        "knp: b",
+        "knp: and 1 more; look there",
+        "knp: d",
+    ]
+
+
+def test_progress_is_silent_unless_somebody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, seen in ((io.StringIO(), False), (Terminal(), True)):
+        monkeypatch.setattr("sys.stderr", stream)
+        with progress("Reading", 10, "packets") as bar:
+            bar.advance(5)
+            bar.advance()
+        assert ("Reading" in stream.getvalue()) is seen
