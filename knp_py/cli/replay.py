@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from knp_py.adapters.captures import open_capture
-from knp_py.adapters.odd_links import odd_link
+from knp_py.adapters.odd_links import find_ip
 from knp_py.cli.cluster import load_cluster
 from knp_py.cli.options import FqdnScope, Manifests, Output, OutputFormat, Scope, TrustedResolvers
 from knp_py.cli.render import notes, progress
@@ -187,7 +187,7 @@ def _judge(
     *,
     quiet: bool,
 ) -> None:
-    replay = Replay(side.datapath, odd_link=odd_link)
+    replay = Replay(side.datapath, odd_link=find_ip)
     flows = _with_progress(replay.run(records, on_packet), replay)
     printer = ConnectionPrinter(output)
     for flow in flows:
@@ -211,8 +211,8 @@ def _diff(
     """Judge by both sides in step; connections are numbered alike in both."""
     # Both replays give a connection back at the same record, so little waits in between.
     first, second = tee(records)
-    old = Replay(before.datapath, odd_link=odd_link)
-    new = Replay(after.datapath, odd_link=odd_link)
+    old = Replay(before.datapath, odd_link=find_ip)
+    new = Replay(after.datapath, odd_link=find_ip)
     printer = ConnectionPrinter(output, diff=True)
     changed = 0
     pairs = zip(_with_progress(old.run(first), old), new.run(second), strict=True)

@@ -321,8 +321,8 @@ class Datapath:
         """Pass DNS on to whoever learns from it; only what policy allowed and a pod asked."""
         flow = side.flow
         pod = flow.pod
-        if flow.key.dport == DNS_PORT and pod is not None:
-            if flow.decision.verdict is not Verdict.ALLOW:
+        if flow.key.dport == DNS_PORT:
+            if pod is None or flow.decision.verdict is not Verdict.ALLOW:
                 return
             server = flow.key.dst
             if packet.protocol == Proto.TCP:

@@ -11,12 +11,13 @@ from heapq import heappop, heappush
 
 from knp_py.engine.datapath import Datapath
 from knp_py.engine.flows import Flow
+from knp_py.errors import PacketError
 from knp_py.wire.link import locate, not_supported, reason
 
 Record = tuple[int, int, bytes, int]
 # Called with each packet's flow and record, for whoever writes packets out again.
 OnPacket = Callable[[Flow, Record], None]
-# Bytes of the IP packet inside an odd link layer, or None.
+# Bytes of the IP packet inside an odd link layer, or None; PacketError for an unknown one.
 OddLink = Callable[[int, bytes], bytes | None]
 
 REORDER = 65_536
@@ -73,10 +74,16 @@ class Replay:
         ts, link, data, _ = record
         offset, vlan = locate(link, data)
         if offset < 0:
-            odd = self._odd_link if not_supported(offset) else None
-            inner = None if odd is None else odd(link, data)
+            why = reason(offset)
+            inner = None
+            if self._odd_link is not None and not_supported(offset):
+                try:
+                    inner = self._odd_link(link, data)
+                    why = f"no IP inside link type {link}"
+                except PacketError as error:
+                    why = str(error)
             if inner is None:
-                self.skipped[reason(offset)] += 1
+                self.skipped[why] += 1
                 return None
             data, offset, vlan = inner, 0, 0
         return self.datapath.ingest(data, now=ts * 1e-9, offset=offset, vlan=vlan)
