@@ -84,7 +84,9 @@ def command(
     ] = "",
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Show every policy considered and why it did or did not"),
+        typer.Option(
+            "--explain", help="Show every policy considered, and what became of each rule."
+        ),
     ] = False,
     resolve_services: Annotated[
         bool,
@@ -232,7 +234,7 @@ def _end_text(end: End) -> str:
     if end.name:
         return f"{end.name} ({address})"
     if end.pod:
-        return f"{end.pod} ({address})" if address else str(end.pod)
+        return f"{end.pod} (no address known)" if end.assumed else f"{end.pod} ({address})"
     if end.service:
         return f"{end.service} ({address})" if address else str(end.service)
     return f"{address} (node {end.node})" if end.node else address

@@ -75,7 +75,7 @@ class _Ours:
         formatter.write("\nExamples:\n")
         program = ctx.find_root().info_name
         for line in self.epilog.splitlines():
-            shown = re.sub(r"(^|\| )knp\b", rf"\g<1>{program}", line)
+            shown = re.sub(r"(^\s*|\| )knp\b", rf"\g<1>{program}", line)
             formatter.write(f"  {shown}\n" if line else "\n")
 
 

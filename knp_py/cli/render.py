@@ -72,7 +72,7 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
-def _fit(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+def fit(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
     """Column widths: natural ones, the widest shrunk while the row is too wide.
 
     No column gets narrower than its longest word, so a row may still end up too wide:
@@ -108,7 +108,7 @@ def plain_table(
 ) -> Iterator[str]:
     """The lines of a table in plain text; long cells wrap between words."""
     cells = [[Cell(clean(_cell(c).text), _cell(c).style) for c in row] for row in rows]
-    widths = _fit(columns, cells, width)
+    widths = fit(columns, cells, width)
     head = ((c.title, w, c.right, "") for c, w in zip(columns, widths, strict=True))
     if any(column.title for column in columns):
         yield _line(head, paint=False)

@@ -14,29 +14,36 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from knp_py.cli.render import STYLES, Cell, Column, colours
+from knp_py.cli.render import GAP, STYLES, Cell, Column, colours, fit
 
 
 def draw_table(
     columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, title: str, stream: IO[str]
 ) -> None:
-    """Print the table as wide as the terminal allows."""
+    """Print the table as wide as the terminal allows; words are cut only where they must be."""
+    console = Console(file=stream, highlight=False, no_color=not colours(stream))
+    widths = fit(columns, rows, console.width)
+    fits = sum(widths) + len(GAP) * (len(columns) - 1) <= console.width
     table = Table(
         title=title or None,
         title_justify="left",
         title_style="bold",
         header_style="bold",
         box=None,
-        padding=(0, 2, 0, 0),
+        padding=(0, len(GAP), 0, 0),
+        pad_edge=False,
         show_header=any(column.title for column in columns),
     )
-    for column in columns:
+    for column, width in zip(columns, widths, strict=True):
         table.add_column(
-            column.title, justify="right" if column.right else "left", overflow="fold"
+            column.title,
+            justify="right" if column.right else "left",
+            overflow="fold",
+            width=width if fits else None,
         )
     for row in rows:
         table.add_row(*(Text(c.text, style=STYLES[c.style][1] if c.style else "") for c in row))
-    Console(file=stream, highlight=False, no_color=not colours(stream)).print(table)
+    console.print(table)
 
 
 class Bar:

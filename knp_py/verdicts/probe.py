@@ -311,7 +311,7 @@ def _end(place: Place, address: int, *, assumed: bool = False, names: tuple[str,
         node=place.node.name if place.node is not None else UNSET,
         name=place.name or UNSET,
         service=place.service.key if place.service is not None else UNSET,
-        assumed=True if assumed else UNSET,
+        assumed=True if assumed or (place.pod is not None and place.pod.made_up) else UNSET,
         names=names or UNSET,
     )
 

@@ -1,6 +1,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from helpers.builders import (
     accept,
@@ -280,3 +281,9 @@ def test_explaining_does_not_change_the_answer(cluster: Snapshot) -> None:
     assert plain.answer == explained.answer
     assert plain.steps == ()
     assert [step.policy for step in explained.steps[0].policies] == ["allow-names", "deny-rest"]
+
+
+def test_an_address_that_was_made_up_is_said_to_be() -> None:
+    made_up = msgspec.structs.replace(pod("shop/new", "198.18.0.1"), made_up=True)
+    document = ask(snapshot_of([made_up, pod("shop/web", "10.0.0.1")]), to="shop/new")
+    assert document["to"] == {"ip": "198.18.0.1", "pod": "shop/new", "assumed": True}
