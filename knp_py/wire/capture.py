@@ -63,24 +63,24 @@ def read_capture(read: Read, *, on_problem: OnProblem | None = None) -> Iterator
         return _read_classic(read, head, tell)
     if magic == pcapng.MAGIC:
         return pcapng.read_pcapng(read, head, tell)
-    raise CaptureError(f"expected a pcap or pcapng capture, found {_describe(head)}")
+    start = refill(read, head, 32)[:32]
+    raise CaptureError(f"expected a pcap or pcapng capture, found {_describe(start)}")
 
 
 def _refuse(problem: CaptureProblem) -> None:
     raise CaptureError(str(problem))
 
 
-def _describe(head: bytes) -> str:
+def _describe(start: bytes) -> str:
     """The first bytes of something that is no capture, in words."""
-    if not head:
+    if not start:
         return "an empty file"
     for prefix, name in _OTHER_FILES:
-        if head.startswith(prefix):
+        if start.startswith(prefix):
             return name
-    start = head[:32]
     if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in start):
         return f"text beginning {start.decode('ascii')!r}"
-    return f"data {'beginning ' if len(head) >= 4 else ''}{head[:4].hex(' ')}"
+    return f"data {'beginning ' if len(start) > 4 else ''}{start[:4].hex(' ')}"
 
 
 def _read_classic(read: Read, buf: bytes, tell: OnProblem) -> Iterator[Record]:
