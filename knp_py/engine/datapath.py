@@ -232,7 +232,8 @@ class Datapath:
     def _side(self, packet: Packet, vlan: int, now: float) -> Side:
         """The side of the flow a packet belongs to; begins the flow when there is none."""
         flows = self.flows
-        if packet.inner is not None:
+        # An error goes to whoever sent what it quotes; anything else is forged.
+        if packet.inner is not None and packet.inner.src == packet.dst:
             related = flows.find(key_of(packet.inner, vlan), now)
             if related is not None:
                 # An ICMP error travels against the packet it quotes.

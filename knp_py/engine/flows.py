@@ -33,8 +33,10 @@ MAX_FLOWS = 131_072  # about 100 MB; beyond it the longest silent connection is 
 class FlowKey(NamedTuple):
     """A connection's tuple in its original direction; ``vlan`` keeps segments apart.
 
-    For a protocol without ports both are 0; for ICMP ``sport`` is the echo identifier;
-    for one we do not know, ``dport`` is 0 and ``number`` the IP protocol number.
+    For a protocol without ports both are 0; for one we do not know ``number`` is the IP
+    protocol number. For ICMP ``sport`` is the echo identifier and ``dport`` the message
+    type, so that only an answer to this very kind of request is its reply: an isolated
+    pod's peer must not get in on what another message began.
     """
 
     vlan: int
@@ -46,11 +48,19 @@ class FlowKey(NamedTuple):
     number: int = -1
 
     def reversed(self) -> "FlowKey":
-        """The tuple that replies carry."""
-        sport, dport = self.dport, self.sport
-        if self.protocol in {Proto.ICMP, Proto.ICMPV6}:
-            sport, dport = self.sport, self.dport  # an identifier, the same both ways
-        return FlowKey(self.vlan, self.protocol, self.dst, self.src, sport, dport, self.number)
+        """The tuple that replies carry; one that no packet has when there are none."""
+        vlan, protocol, src, dst, sport, dport, number = self
+        answers = _ICMP_ANSWERS.get(protocol)
+        if answers is not None:
+            return FlowKey(vlan, protocol, dst, src, sport, answers.get(dport, -1 - dport), number)
+        return FlowKey(vlan, protocol, dst, src, dport, sport, number)
+
+
+# Request type → reply type (RFC 792, RFC 950, RFC 4443): what conntrack pairs too.
+_ICMP_ANSWERS: dict[int, dict[int, int]] = {
+    int(Proto.ICMP): {8: 0, 13: 14, 15: 16, 17: 18},
+    int(Proto.ICMPV6): {128: 129},
+}
 
 
 class Side:
@@ -125,10 +135,10 @@ class Flow:
 
 def key_of(packet: Packet, vlan: int = 0) -> FlowKey:
     """The tuple of a packet as it is."""
-    number = packet.number if packet.protocol == Proto.UNKNOWN else -1
-    return FlowKey(
-        vlan, packet.protocol, packet.src, packet.dst, packet.sport, packet.dport, number
-    )
+    protocol = packet.protocol
+    number = packet.number if protocol == Proto.UNKNOWN else -1
+    dport = packet.icmp_type if protocol in _ICMP_ANSWERS else packet.dport
+    return FlowKey(vlan, protocol, packet.src, packet.dst, packet.sport, dport, number)
 
 
 class FlowTable:
@@ -254,6 +264,6 @@ def first_idle(protocol: int) -> float:
         return TCP_OPENING
     if protocol == Proto.UDP:
         return UDP_ONE_WAY
-    if protocol in {Proto.ICMP, Proto.ICMPV6}:
+    if protocol in _ICMP_ANSWERS:
         return ICMP
     return SCTP_ESTABLISHED if protocol == Proto.SCTP else GENERIC
