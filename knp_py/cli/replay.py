@@ -20,10 +20,11 @@ from knp_py.engine.datapath import Datapath
 from knp_py.engine.evaluate import PolicyEngine
 from knp_py.engine.flows import Flow
 from knp_py.engine.names import DomainCache
-from knp_py.engine.resolvers import parse_trust
+from knp_py.engine.resolvers import parse_networks, parse_trust
 from knp_py.engine.snapshot import Snapshot
 from knp_py.engine.snoop import DnsSnooper
 from knp_py.errors import InputError
+from knp_py.model.net import Cidr
 from knp_py.replay.runner import Record, Replay
 from knp_py.replay.summary import Tally
 
@@ -53,6 +54,7 @@ class Settings(NamedTuple):
     assume_queried: bool
     judge_midstream: bool
     resolve_services: bool
+    allow_special: tuple[Cidr, ...]
 
 
 def command(
@@ -99,6 +101,15 @@ def command(
             help="Judge a Service's address by the pods behind it, as after destination NAT.",
         ),
     ] = False,
+    allow_special: Annotated[
+        str,
+        typer.Option(
+            "--allow-special",
+            metavar="CIDR,...",
+            help="Let names teach these addresses too, although no public service has them:"
+            " loopback, link-local, nodes, Services.",
+        ),
+    ] = "",
     summary_only: Annotated[
         bool, typer.Option("--summary", help="Print the summary only, no connections.")
     ] = False,
@@ -108,7 +119,14 @@ def command(
     DNS answers in the capture teach names to the pods that asked. One record per
     connection, then a summary: verdicts, deciding objects, what could not be judged.
     """
-    settings = Settings(scope, trusted, assume_queried, judge_midstream, resolve_services)
+    settings = Settings(
+        scope,
+        trusted,
+        assume_queried,
+        judge_midstream,
+        resolve_services,
+        parse_networks(allow_special, "--allow-special"),
+    )
     if diff and (write or summary_only):
         raise InputError("--diff prints what changes: it goes with neither --write nor --summary")
     if "-" in captures and "-" in [*manifests, *(diff or [])]:
@@ -142,7 +160,10 @@ class _Side:
         names = DomainCache(scope=settings.scope.value)
         self.snapshot = snapshot
         self.snooper = DnsSnooper(
-            names, trust=parse_trust(settings.trusted), assume_queried=settings.assume_queried
+            names,
+            trust=parse_trust(settings.trusted),
+            assume_queried=settings.assume_queried,
+            allow_special=settings.allow_special,
         )
         self.datapath = Datapath(
             PolicyEngine(names),

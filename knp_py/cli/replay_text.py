@@ -1,6 +1,7 @@
 """How ``knp replay`` prints connections, changes and the summary."""
 
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import IO
 
@@ -8,6 +9,7 @@ import msgspec
 
 from knp_py.cli.options import OutputFormat
 from knp_py.cli.render import (
+    WIDTH,
     Cell,
     Column,
     StreamTable,
@@ -119,11 +121,18 @@ class ConnectionPrinter:
         )
 
     def _why(self, text: str, note: str | None) -> None:
-        dim = Cell(text, "dim")
-        shown = f"\033[2m{clean(dim.text)}\033[0m" if colours(sys.stdout) else clean(dim.text)
-        print(f"{_INDENT}{shown}")
+        _wrapped(text, dim=True)
         if note is not None:
-            print(f"{_INDENT}note: {clean(note)}")
+            _wrapped(f"note: {note}", dim=False)
+
+
+def _wrapped(text: str, *, dim: bool) -> None:
+    lines = textwrap.wrap(
+        clean(text), WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False
+    )
+    for line in lines:
+        shown = f"\033[2m{line}\033[0m" if dim and colours(sys.stdout) else line
+        print(f"{_INDENT}{shown}")
 
 
 def connection_text(flow: Flow) -> str:
@@ -184,11 +193,24 @@ def _dns(summary: Summary, events: Iterable[DnsEvent], out: IO[str]) -> None:
     if summary.dns:
         counts = ", ".join(f"{reason} {n:,}" for reason, n in summary.dns.items())
         print(f"DNS answers: {counts}", file=out)
-    shown: set[tuple[str, str]] = set()
+    shown: set[tuple[str, str | None]] = set()
     for event in events:
-        if event.hint and (event.reason, event.hint) not in shown:
-            shown.add((event.reason, event.hint))
-            print(f"  {clean(str(event))}", file=out)
+        if (event.reason, event.hint) in shown:
+            continue
+        shown.add((event.reason, event.hint))
+        print(f"  {clean(event_text(event))}", file=out)
+
+
+def event_text(event: DnsEvent) -> str:
+    """``untrusted: 9.9.9.9 to x/a about github.com; --trusted-resolvers any counts it``."""
+    text = f"{event.reason}: {format_address(event.server)} to {event.pod or 'no pod'}"
+    if event.name:
+        text += f" about {event.name}"
+    if event.address is not None:
+        text += f", address {format_address(event.address)}"
+    if event.detail:
+        text += f" ({event.detail})"
+    return f"{text}; {event.hint} would count it" if event.hint else text
 
 
 def _rest(summary: Summary, out: IO[str]) -> None:
@@ -196,7 +218,7 @@ def _rest(summary: Summary, out: IO[str]) -> None:
         ("Not IP, not judged", summary.skipped),
         ("No readable IP header, dropped by the agent in both fail modes", summary.unreadable),
         ("Transport not readable, judged on addresses alone", summary.unparsed),
-        ("Fragments", summary.fragments),
+        ("IP datagrams in fragments", summary.fragments),
     ):
         if counts:
             print(f"{title}: " + ", ".join(f"{k} {n:,}" for k, n in counts.items()), file=out)

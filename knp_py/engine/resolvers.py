@@ -64,6 +64,18 @@ def parse_trust(text: str, *, node_resolvers: Iterable[int] = ()) -> Trust:
     return Trust("listed", cidrs, resolvers)
 
 
+def parse_networks(text: str, option: str) -> tuple[Cidr, ...]:
+    """CIDRs and addresses with commas between them; none for an empty text.
+
+    Raises ``InputError`` that names ``option``.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tuple(map(_parse_network, parts))
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
 def single(address: int) -> str:
     """The address as a CIDR of its own, as a flag takes it."""
     return f"{format_address(address)}/{32 if is_v4(address) else 128}"

@@ -8,6 +8,8 @@ from knp_py.engine.flows import Flow
 from knp_py.replay.runner import Replay
 from knp_py.verdicts.words import decision_text
 
+_FRAGMENTS = {"timeout": "never completed"}
+
 
 class DeciderCount(msgspec.Struct):
     """Connections that one rule, policy or default decided."""
@@ -79,7 +81,9 @@ class Tally:
             skipped=_sorted(replay.skipped),
             unreadable=_sorted(datapath.unreadable),
             unparsed=_sorted(datapath.unparsed),
-            fragments=_sorted(datapath.fragments.counts),
+            fragments=_sorted(
+                Counter({_FRAGMENTS.get(k, k): n for k, n in datapath.fragments.counts.items()})
+            ),
             dns=_sorted(dns),
             evicted=datapath.flows.evicted,
             problems=problems,
