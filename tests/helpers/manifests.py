@@ -1,5 +1,6 @@
 """Manifest text in, load results out, without files."""
 
+from collections.abc import Iterable
 from textwrap import dedent
 
 import msgspec
@@ -26,7 +27,7 @@ def load_raw(value: object) -> LoadResult:
     return load([Document(Origin("m.json"), raw=msgspec.json.encode(value))])
 
 
-def lines(problems: list[object] | list[str]) -> list[str]:
+def lines(problems: Iterable[object]) -> list[str]:
     """Problems as text, without the file name."""
     return [str(problem).removeprefix("m.yaml: ").removeprefix("m.json: ") for problem in problems]
 
