@@ -164,10 +164,10 @@ def print_summary(
     verdicts = ", ".join(f"{n:,} {word}" for word, n in summary.verdicts.items())
     if not to_stderr:
         print(file=out)
-    print(
+    _say(
         f"{summary.connections:,} connections in {summary.packets:,} packets over"
         f" {summary.seconds:.1f} s: {verdicts}",
-        file=out,
+        out,
     )
     if summary.deciders:
         print_table(
@@ -179,11 +179,11 @@ def print_summary(
             stream=out,
         )
     if summary.connections and not summary.pod_connections:
-        print(
+        _say(
             "No address in this capture is a pod of these manifests, so no policy applies to it."
             f" The manifests hold {len(snapshot.endpoints)} pod addresses; is it the same cluster,"
             " and were its pods read (kubectl get pods -A -o json)?",
-            file=out,
+            out,
         )
     _dns(summary, events, out)
     _rest(summary, out)
@@ -192,13 +192,13 @@ def print_summary(
 def _dns(summary: Summary, events: Iterable[DnsEvent], out: IO[str]) -> None:
     if summary.dns:
         counts = ", ".join(f"{reason} {n:,}" for reason, n in summary.dns.items())
-        print(f"DNS answers: {counts}", file=out)
+        _say(f"DNS answers: {counts}", out)
     shown: set[tuple[str, str | None]] = set()
     for event in events:
         if (event.reason, event.hint) in shown:
             continue
         shown.add((event.reason, event.hint))
-        print(f"  {clean(event_text(event))}", file=out)
+        _say(f"  {clean(event_text(event))}", out)
 
 
 def event_text(event: DnsEvent) -> str:
@@ -221,14 +221,22 @@ def _rest(summary: Summary, out: IO[str]) -> None:
         ("IP datagrams in fragments", summary.fragments),
     ):
         if counts:
-            print(f"{title}: " + ", ".join(f"{k} {n:,}" for k, n in counts.items()), file=out)
+            _say(f"{title}: " + ", ".join(f"{k} {n:,}" for k, n in counts.items()), out)
     if summary.verdicts["unknown"]:
-        print(
+        _say(
             "Unknown: the capture lacks the beginning of these TCP connections"
             " (--judge-midstream judges them as if they began there)",
-            file=out,
+            out,
         )
     if summary.evicted:
-        print(f"Given up early for want of room: {summary.evicted:,} connections", file=out)
+        _say(f"Given up early for want of room: {summary.evicted:,} connections", out)
     for problem in summary.problems:
         print(f"knp: {problem}", file=sys.stderr)
+
+
+def _say(text: str, out: IO[str]) -> None:
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    lines = textwrap.wrap(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    print("\n".join(lines), file=out)

@@ -1,0 +1,295 @@
+"""The replay command as a user runs it, on captures made here."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from helpers.command import knp, run_knp
+from scapy.layers.dns import DNS, DNSQR, DNSRR
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.l2 import ARP, Ether
+from scapy.packet import Packet, Raw
+from scapy.utils import rdpcap, wrpcap
+
+MANIFESTS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+status: {phase: Running, podIP: 10.244.1.6}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: shop, labels: {app: db}}
+status: {phase: Running, podIP: 10.244.1.7}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: dns, namespace: kube-system, labels: {k8s-app: kube-dns}}
+status: {phase: Running, podIP: 10.244.1.53}
+---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: names}
+spec:
+  tier: Admin
+  priority: 1
+  subject: {namespaces: {matchLabels: {kubernetes.io/metadata.name: shop}}}
+  egress:
+  - {name: dns, action: Accept, to: [{namespaces: {matchLabels: {kubernetes.io/metadata.name: kube-system}}}]}
+  - {name: example, action: Accept, to: [{domainNames: [www.example.com]}]}
+  - {name: the-rest, action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}
+"""  # noqa: E501
+OPEN = MANIFESTS.split("---\napiVersion: policy", maxsplit=1)[0]
+WEB, DB, DNS_POD, EXAMPLE = "10.244.1.6", "10.244.1.7", "10.244.1.53", "203.0.113.9"
+
+
+def at(seconds: float, packet: Packet) -> Packet:
+    packet.time = 1_780_000_000 + seconds
+    return packet
+
+
+def syn(src: str, dst: str, sport: int, dport: int, flags: str = "S") -> Packet:
+    return Ether() / IP(src=src, dst=dst) / TCP(sport=sport, dport=dport, flags=flags)
+
+
+def dns_exchange(start: float) -> list[Packet]:
+    question = DNSQR(qname="www.example.com")
+    ends = Ether() / IP(src=WEB, dst=DNS_POD) / UDP(sport=5353, dport=53)
+    back = Ether() / IP(src=DNS_POD, dst=WEB) / UDP(sport=53, dport=5353)
+    record = DNSRR(rrname="www.example.com", ttl=60, rdata=EXAMPLE)
+    return [
+        at(start, ends / DNS(id=7, qd=question)),
+        at(start + 0.01, back / DNS(id=7, qr=1, qd=question, an=record)),
+    ]
+
+
+PACKETS = [
+    at(0.0, syn(WEB, EXAMPLE, 40000, 443)),
+    *dns_exchange(1.0),
+    at(1.123456, syn(WEB, EXAMPLE, 40001, 443)),
+    at(1.2, syn(EXAMPLE, WEB, 443, 40001, "SA")),
+    at(1.3, syn(DB, WEB, 40002, 80)),
+    at(1.4, Ether() / ARP()),
+    at(1.5, syn(DB, WEB, 40003, 80, "A")),
+    at(1.6, Ether() / IP(src=WEB, dst=DB) / ICMP()),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "cluster.yaml").write_text(MANIFESTS)
+    wrpcap(str(tmp_path / "c.pcap"), PACKETS)
+    return tmp_path
+
+
+def replay(place: Path, *more: str, capture: str = "c.pcap") -> list[dict[str, object]]:
+    ended = knp("replay", str(place / capture), "-m", str(place / "cluster.yaml"), "-o", "jsonl",
+                *more)  # fmt: skip
+    assert ended.code == 0, ended.err
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+def test_a_record_is_as_the_contract_says(place: Path) -> None:
+    records = replay(place)
+    assert [r["verdict"] for r in records] == [
+        "deny", "allow", "allow", "deny", "unknown", "deny",
+    ]  # fmt: skip
+    assert records[2] == {
+        "ts": "2026-05-28T20:26:41.123456Z",
+        "id": 3,
+        "verdict": "allow",
+        "direction": "egress",
+        "src": {"ip": WEB, "port": 40001, "pod": "shop/web"},
+        "dst": {"ip": EXAMPLE, "port": 443, "names": ["www.example.com"]},
+        "family": "IPv4",
+        "protocol": "TCP",
+        "decided_by": {
+            "direction": "egress", "tier": "Admin", "policy": "names", "rule": 1,
+            "rule_name": "example", "action": "Accept",
+        },
+        "packets": 2,
+        "bytes": 80,
+        "reason": None,
+    }  # fmt: skip
+    assert records[4]["decided_by"] is None
+    assert "midstream" in str(records[4]["reason"])
+
+
+def test_the_verdict_option_keeps_numbers(place: Path) -> None:
+    assert [r["id"] for r in replay(place, "--verdict", "deny")] == [1, 4, 6]
+
+
+def test_midstream_is_judged_when_asked(place: Path) -> None:
+    assert [r["verdict"] for r in replay(place, "--judge-midstream")][4] == "deny"
+
+
+def test_the_table_names_who_decided_and_what_was_left_out(place: Path) -> None:
+    ended = knp("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"))
+    assert ended.code == 0
+    assert "shop/web:40000 → 203.0.113.9:443 TCP" in ended.out
+    assert 'egress: Admin names, rule 2 "the-rest"' in ended.out
+    assert "6 connections in 9 packets" in ended.out
+    assert "2 allow, 3 deny, 1 unknown" in ended.out
+    assert "ARP 1" in ended.out
+    assert "learned 1" in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 100
+
+
+def test_json_is_one_document_with_the_summary(place: Path) -> None:
+    ended = knp("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"), "-o", "json")
+    document = json.loads(ended.out)
+    assert len(document["connections"]) == 6
+    assert document["summary"]["verdicts"] == {"allow": 2, "deny": 3, "unknown": 1}
+    assert document["summary"]["skipped"] == {"ARP": 1}
+
+
+def test_gzip_stdin_and_several_captures(place: Path) -> None:
+    data = (place / "c.pcap").read_bytes()
+    (place / "c.gz").write_bytes(gzip.compress(data))
+    assert replay(place, capture="c.gz") == replay(place)
+    ended = knp("replay", "-", "-m", str(place / "cluster.yaml"), "-o", "jsonl", stdin=data)
+    assert [json.loads(x) for x in ended.out.splitlines()] == replay(place)
+    wrpcap(str(place / "1.pcap"), PACKETS[2:])
+    wrpcap(str(place / "2.pcap"), PACKETS[:2])
+    assert replay(place, str(place / "2.pcap"), capture="1.pcap") == replay(place)
+
+
+def test_diff_prints_what_changes_and_says_so_by_exit_code(place: Path) -> None:
+    (place / "open.yaml").write_text(OPEN)
+    base = ("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"))
+    ended = knp(*base, "--diff", str(place / "open.yaml"))
+    assert ended.code == 1
+    assert "3 of 6 connections change their verdict" in ended.out
+    assert "was deny: egress: Admin names" in ended.out
+    lines = knp(*base, "--diff", str(place / "open.yaml"), "-o", "jsonl").out.splitlines()
+    changes = [json.loads(line) for line in lines]
+    assert [(c["before"]["verdict"], c["after"]["verdict"]) for c in changes] == [
+        ("deny", "allow")
+    ] * 3
+    document = json.loads(knp(*base, "--diff", str(place / "open.yaml"), "-o", "json").out)
+    assert document["changed"] == 3
+    same = knp(*base, "--diff", str(place / "cluster.yaml"))
+    assert same.code == 0
+    assert "0 of 6 connections change" in same.out
+
+
+def test_write_sorts_the_packets_by_verdict(place: Path) -> None:
+    out = place / "out"
+    ended = knp("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"), "--write",
+                str(out))  # fmt: skip
+    assert ended.code == 0
+    allowed, denied = rdpcap(str(out / "allowed.pcap")), rdpcap(str(out / "denied.pcap"))
+    assert [bytes(p) for p in allowed] == [bytes(PACKETS[n]) for n in (1, 2, 3, 4)]
+    assert [bytes(p) for p in denied] == [bytes(PACKETS[n]) for n in (0, 5, 8)]
+    assert [float(p.time) for p in denied] == pytest.approx(
+        [float(PACKETS[n].time) for n in (0, 5, 8)]
+    )
+    assert "1 packets have no verdict" in ended.err
+
+
+def test_write_makes_both_files_even_when_nothing_goes_there(place: Path) -> None:
+    wrpcap(str(place / "arp.pcap"), [Ether() / ARP()])
+    out = place / "out"
+    knp("replay", str(place / "arp.pcap"), "-m", str(place / "cluster.yaml"), "--write", str(out))
+    assert len(rdpcap(str(out / "allowed.pcap"))) == len(rdpcap(str(out / "denied.pcap"))) == 0
+
+
+def test_a_capture_of_another_cluster_is_said_to_be_one(place: Path) -> None:
+    wrpcap(str(place / "other.pcap"), [syn("192.0.2.1", "192.0.2.2", 1, 2)])
+    ended = knp("replay", str(place / "other.pcap"), "-m", str(place / "cluster.yaml"))
+    assert ended.code == 0
+    assert "No address in this capture is a pod of these manifests" in ended.out
+
+
+def test_a_capture_cut_short_gives_what_it_has_and_says_so(place: Path) -> None:
+    data = (place / "c.pcap").read_bytes()
+    (place / "cut.pcap").write_bytes(data[:-5])
+    ended = knp(
+        "replay", str(place / "cut.pcap"), "-m", str(place / "cluster.yaml"), "-o", "jsonl"
+    )
+    assert ended.code == 0
+    assert len(ended.out.splitlines()) == 5
+    assert "cut.pcap" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "empty"),
+        (b"apiVersion: v1\n", "expected a pcap or pcapng capture"),
+        (b"\x1f\x8bnot gzip", "gzip"),
+        (None, "No such file"),
+    ],
+)
+def test_what_is_no_capture_is_one_line_and_exit_2(
+    place: Path, content: bytes | None, words: str
+) -> None:
+    path = place / "bad.pcap"
+    if content is not None:
+        path.write_bytes(content)
+    ended = knp("replay", str(path), "-m", str(place / "cluster.yaml"))
+    assert ended.code == 2
+    assert len(ended.err.splitlines()) == 1
+    assert words.lower() in ended.err.lower()
+    assert "bad.pcap" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["c.pcap"], "--manifests"),
+        (["c.pcap", "-m", "missing.yaml"], "missing.yaml"),
+        (["c.pcap", "-m", "cluster.yaml", "--trusted-resolvers", "x"], "trusted resolvers"),
+        (["c.pcap", "-m", "cluster.yaml", "--allow-special", "x"], "--allow-special"),
+        (["-", "-m", "-"], "standard input"),
+        (["c.pcap", "-m", "cluster.yaml", "--diff", "cluster.yaml", "--write", "o"], "--diff"),
+        (["c.pcap", "-m", "cluster.yaml", "--write", "c.pcap"], "c.pcap"),
+        (["c.pcap", "-m", "cluster.yaml", "--verdict", "maybe"], "maybe"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_2(
+    place: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], words: str
+) -> None:
+    monkeypatch.chdir(place)
+    ended = knp("replay", *argv)
+    assert ended.code == 2, ended
+    assert len(ended.err.splitlines()) == 1, ended.err
+    assert words in ended.err
+
+
+def test_a_linux_cooked_capture_of_any_interface(place: Path) -> None:
+    from scapy.layers.l2 import CookedLinux  # noqa: PLC0415
+
+    packets = [CookedLinux(proto=0x0800) / p[IP] for p in PACKETS if IP in p]
+    for packet, original in zip(packets, (p for p in PACKETS if IP in p), strict=True):
+        packet.time = original.time
+    wrpcap(str(place / "any.pcap"), packets, linktype=113)
+    got = [(r["verdict"], r["src"], r["dst"]) for r in replay(place, capture="any.pcap")]
+    assert got == [(r["verdict"], r["src"], r["dst"]) for r in replay(place)]
+
+
+def test_every_shared_capture_is_replayed(shared: Path, place: Path) -> None:
+    captures = sorted(p for p in (shared / "captures").iterdir() if "pcap" in p.suffix)
+    assert captures
+    for path in captures:
+        ended = knp("replay", str(path), "-m", str(place / "cluster.yaml"), "-o", "json")
+        assert ended.code == 0, (path, ended.err)
+        summary = json.loads(ended.out)["summary"]
+        assert sum(summary["verdicts"].values()) == summary["connections"]
+
+
+def test_the_real_process_streams_into_head(place: Path) -> None:
+    ended = run_knp("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"))
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
+
+
+def test_a_payload_of_nonsense_never_raises(place: Path) -> None:
+    odd = [
+        Ether() / IP(src=WEB, dst=DNS_POD) / UDP(sport=5, dport=53) / Raw(b"\xff" * 9),
+        Ether() / IP(src=DNS_POD, dst=WEB) / UDP(sport=53, dport=5) / Raw(b"\x00" * 40),
+    ]
+    wrpcap(str(place / "odd.pcap"), odd)
+    assert [r["verdict"] for r in replay(place, capture="odd.pcap")] == ["allow"]
