@@ -6,7 +6,6 @@ log, so that its output is a log again.
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -27,7 +26,7 @@ from knp_py.cli.render import (
 )
 from knp_py.errors import InputError
 from knp_py.model.policy import Tier
-from knp_py.verdicts.logs import UNREADABLE, LogReader
+from knp_py.verdicts.logs import UNREADABLE, LogReader, read_log
 from knp_py.verdicts.read import VerdictEntry
 from knp_py.verdicts.record import End
 from knp_py.verdicts.select import Selection, end_test, name_test
@@ -144,7 +143,7 @@ def command(
     show = _shower(output, flush=follow) if not summary else lambda _: None
     interrupted = False
     try:
-        for entry in _entries(lines, reader):
+        for entry in read_log(lines, reader):
             if not selection.matches(entry):
                 continue
             untimed += entry.ts is None
@@ -158,12 +157,6 @@ def command(
     _close(reader, selection, untimed)
     if interrupted:
         raise typer.Exit(130)
-
-
-def _entries(lines: Iterable[bytes], reader: LogReader) -> Iterator[VerdictEntry]:
-    for line in lines:
-        yield from reader.line(line)
-    yield from reader.drain()
 
 
 def _tier(text: str) -> str:

@@ -7,13 +7,13 @@ Memory does not grow with the log.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from knp_py.verdicts.klog import from_json, has_header, parse_text
-from knp_py.verdicts.kube_network_policies import EARLIER, OTHER, PacketJoiner
+from knp_py.verdicts.kube_network_policies import OTHER, PacketJoiner
 from knp_py.verdicts.read import VerdictEntry, parse_record
 from knp_py.verdicts.times import parse_timestamp
 
@@ -41,7 +41,7 @@ class LogReader:
     """Lines in, entries out. ``now`` is nanoseconds since the epoch; see ``klog_time``.
 
     ``counts`` holds how many lines or packets gave no entry, by reason: ``UNREADABLE``,
-    ``OTHER`` and ``EARLIER``. ``ours`` and ``foreign`` count the entries given.
+    ``OTHER`` and the joiner's own. ``ours`` and ``foreign`` count the entries given.
     """
 
     def __init__(self, now: int) -> None:
@@ -159,11 +159,8 @@ def _make_room(held: dict[str, Any]) -> None:
         del held[next(iter(held))]
 
 
-def read_log(lines: Iterator[bytes], reader: LogReader) -> Iterator[VerdictEntry]:
+def read_log(lines: Iterable[bytes], reader: LogReader) -> Iterator[VerdictEntry]:
     """All entries of a log that ends."""
     for line in lines:
         yield from reader.line(line)
     yield from reader.drain()
-
-
-__all__ = ["EARLIER", "OTHER", "UNREADABLE", "LogReader", "Problem", "read_log"]

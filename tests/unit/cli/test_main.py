@@ -236,3 +236,17 @@ def test_ctrl_c_ends_without_a_traceback(tmp_path: Path) -> None:
     assert err.startswith(b"knp: 1 of 2 lines cannot be read; the first is line 1: ")
     assert b"Traceback" not in err
     assert out == b""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (InputError("x"), 2), (typer.Exit(3), 3)]
+)
+def test_the_entry_point_exits(
+    example: ModuleType, error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example.command = raising(error)  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys, "argv", ["knp", "example"])
+    for argv in (None, ["example"]):
+        with pytest.raises(SystemExit) as ended:
+            main_module.main(argv)
+        assert ended.value.code == code

@@ -205,3 +205,29 @@ def test_other_entries_are_counted() -> None:
     ):
         reader.line(line.encode())
     assert reader.counts == {OTHER: 4}
+
+
+def test_json_packets_may_be_texts_and_may_be_wrong() -> None:
+    first, verdict = json_lines(Flow(1))[1], json_lines(Flow(1))[-2]
+    start = first.index('"packet"')
+    text = first[:start] + '"packet": "[1] 10.0.0.1:5 10.0.0.2:6 UDP\\n00000000  00"}'
+    (entry,) = read(text, verdict)
+    assert (entry.src.ip, entry.dst.port, entry.protocol) == ("10.0.0.1", 6, "UDP")
+    assert read(first[:start] + '"packet": {"SrcIP": 1}}', verdict) == []
+    assert read(first[:start] + '"packet": 7}', verdict) == []
+
+
+def test_addresses_that_are_none_are_shown_as_written() -> None:
+    (entry,) = read(*text_lines(Flow(1, src="here:1", dst="there:2")))
+    assert (entry.src.ip, entry.dst.ip, entry.family) == ("here", "there", None)
+
+
+def test_older_entries_whose_packet_never_comes_do_not_pile_up() -> None:
+    joiner = PacketJoiner(open_limit=3)
+    waiting = LogLine(None, "", "Evaluating packet", {"srcPod": "a/b"}, "packet")
+    for number in range(10):
+        assert joiner.entry(waiting, stream=str(number)) == []
+    assert joiner.packet_line("\t[5] 10.0.0.1:1 10.0.0.2:2 TCP", "0") == (True, [])
+    assert joiner.drain() == []
+    assert joiner.entry(waiting._replace(open=""), "x") == []
+    assert joiner.counts == {OTHER: 1}

@@ -3,7 +3,8 @@ import json
 import pytest
 from helpers.knp_logs import Flow, json_lines, text_lines
 
-from knp_py.verdicts.logs import OTHER, UNREADABLE, LogReader
+from knp_py.verdicts.kube_network_policies import OTHER
+from knp_py.verdicts.logs import UNREADABLE, LogReader
 from knp_py.verdicts.read import VerdictEntry
 
 NOW = 1_795_984_680_000_000_000  # 2026-11-29T20:38:00Z
