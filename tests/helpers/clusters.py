@@ -75,10 +75,12 @@ IPS_OF_ONE_POD = (
     (),
 )
 POD_ADDRESSES = tuple(b.addresses(texts) for texts in IPS_OF_ONE_POD)
-NODE_IPS = ("192.168.0.1", "192.168.0.2", "192.168.0.3", "fd01::1", "10.0.2.1")
+# The last one is a pod's too: then it is the pod (the order of the table in §1).
+NODE_IPS = ("192.168.0.1", "192.168.0.2", "192.168.0.3", "fd01::1", "10.0.2.1", "10.0.0.3")
+NODE_ADDRESSES = b.addresses(NODE_IPS)
 OUTSIDE = ("203.0.113.5", "203.0.113.6", "8.8.8.8", "2001:db8::5", "10.0.0.99", "fd00::99")
 ODD = ("0.0.0.0", "255.255.255.255", "::", "::1", "::fffe:ffff:ffff", "ffff::1")
-ADDRESSES = tuple(b.address(text) for text in POD_IPS + NODE_IPS + OUTSIDE + ODD)
+ADDRESSES = tuple(b.address(text) for text in POD_IPS + NODE_IPS[:-1] + OUTSIDE + ODD)
 
 CIDRS = (
     "0.0.0.0/0",
@@ -99,6 +101,8 @@ CIDRS = (
     "2001:db8::/32",
     "::/64",
     "::/80",
+    "::ffff:0:0/95",  # host bits set: ::fffe:0:0/95, which only just holds the mapped block
+    "::c000:0:0/82",
     "::ffff:0:0/96",
     "::ffff:10.0.0.0/104",
     "::ffff:203.0.113.5/128",
@@ -189,7 +193,7 @@ def pod(draw: st.DrawFn, name: str) -> Pod:
     state = draw(st.sampled_from(("Running",) * 6 + ("Pending", "Succeeded", "Failed", "host")))
     host_network = state == "host"
     home = draw(st.sampled_from(("", "n1", "n2", "n3")))
-    host_ips = draw(st.sampled_from(((), (), NODE_IPS[:1], (NODE_IPS[1], NODE_IPS[3]))))
+    host_ips = draw(st.sampled_from(((), (), NODE_IPS[:1], NODE_IPS[1:4:2], ("10.0.0.2",))))
     ips = draw(st.sampled_from(IPS_OF_ONE_POD))
     return b.pod(
         f"{namespace}/{name}",

@@ -13,7 +13,7 @@ from helpers import clusters as c
 from hypothesis import strategies as st
 
 from knp_py.model.changes import Change, ClusterObject, Verb
-from knp_py.model.objects import Namespace, Pod
+from knp_py.model.objects import Namespace, Node, Pod
 from knp_py.model.policy import ClusterNetworkPolicy, NetworkPolicy
 
 Key = tuple[str, str]
@@ -92,15 +92,23 @@ def edited(draw: st.DrawFn, obj: ClusterObject) -> ClusterObject:
     """The same object after somebody changed a part of it."""
     match obj:
         case Pod():
-            what = draw(st.sampled_from(("labels", "ips", "phase", "created", "ports")))
-            value = {
+            changes = {
                 "labels": c.labels(),
                 "ips": st.sampled_from(c.POD_ADDRESSES),
                 "phase": st.sampled_from(("Running", "Succeeded")),
                 "created": st.sampled_from(c.CREATED),
                 "ports": st.sampled_from(c.CONTAINER_PORTS),
-            }[what]
-            return msgspec.structs.replace(obj, **{what: draw(value)})
+                "node": st.sampled_from(("", "n1", "n2")),
+                "host_ips": st.sampled_from(((), c.NODE_ADDRESSES[:1])),
+                "host_network": st.booleans(),
+            }
+            what = draw(st.sampled_from(sorted(changes)))
+            return msgspec.structs.replace(obj, **{what: draw(changes[what])})
+        case Node():
+            other_node = draw(c.node(obj.name))
+            what = draw(st.sampled_from(("labels", "addresses", "pod_cidrs")))
+            names = ("ips", "all_ips") if what == "addresses" else (what,)
+            return msgspec.structs.replace(obj, **{n: getattr(other_node, n) for n in names})
         case NetworkPolicy():
             name = obj.name
             other = draw(c.network_policies(name))
