@@ -18,7 +18,7 @@ $(VENV)/.dev: $(VENV)/.demo
 
 demo: $(VENV)/.demo
 	$(BIN)/knp test examples/agent-sandbox
-	$(BIN)/knp replay examples/agent-sandbox/phase4.pcap --manifests examples/agent-sandbox
+	$(BIN)/knp replay examples/agent-sandbox/phase4.pcap --manifests examples/agent-sandbox/manifests
 
 test: lint
 	$(BIN)/python -m pytest
