@@ -48,6 +48,8 @@ _IPV6_CONTROL = Ruling(
 )
 _ALLOW_CONTROL = Decision(Verdict.ALLOW, None, None, _IPV6_CONTROL, _IPV6_CONTROL.reason)
 _UNKNOWN_MIDSTREAM = Decision(Verdict.UNKNOWN, None, None, None, MIDSTREAM)
+# Fragments that a host drops (RFC 8200 §4.5, RFC 5722): no policy sees the datagram.
+_REFUSED = frozenset({"overlap", "contradiction", "too long"})
 _TCP = int(Proto.TCP)
 _TCP_CONTROL = SYN | FIN | RST
 
@@ -131,8 +133,8 @@ class Datapath:
 
     def finish(self) -> None:
         """The capture is over: every connection ends, half datagrams are counted."""
+        self._judge_incomplete(float("inf"))
         self.flows.end_all()
-        self.fragments.expire(float("inf"))
 
     def _ended(self, flow: Flow) -> None:
         if flow.key.dport == DNS_PORT:
@@ -189,6 +191,7 @@ class Datapath:
             parts = 1
             if packet.fragment:
                 whole = self.fragments.add(data, offset=offset, now=now, vlan=vlan)
+                self._judge_incomplete(now)
                 if whole is None:
                     return None
                 data, offset, parts = whole.data, 0, whole.parts
@@ -196,6 +199,26 @@ class Datapath:
         except PacketError as error:
             self.unreadable[str(error)] += 1
             return None
+        return self._take(packet, data, offset, vlan, now, parts)
+
+    def _judge_incomplete(self, now: float) -> None:
+        """A datagram whose rest the capture lacks: its first fragment has the ports.
+
+        What the receiving host would refuse whatever policy says is only counted.
+        """
+        for gone in self.fragments.expire(now):
+            if gone.first and gone.reason not in _REFUSED:
+                try:
+                    packet = parse_ip(gone.first, offset=0, want_payload=False)
+                except PacketError as error:
+                    self.unreadable[str(error)] += 1
+                    continue
+                self._take(packet, gone.first, 0, gone.vlan, gone.received, gone.parts)
+
+    def _take(
+        self, packet: Packet, data: bytes, offset: int, vlan: int, now: float, parts: int
+    ) -> Flow:
+        """A packet that came in ``parts`` to its flow; begins the flow when there is none."""
         if packet.problem is not None:
             self.unparsed[packet.problem] += 1
         if DNS_PORT in {packet.sport, packet.dport}:

@@ -241,12 +241,27 @@ def test_fragments_become_one_packet_of_one_connection() -> None:
     assert flow.decision.verdict is Verdict.ALLOW
 
 
-def test_half_a_datagram_is_counted_at_the_end() -> None:
-    wire = Wire([])
+def test_half_a_datagram_is_judged_by_its_first_fragment_and_counted() -> None:
+    wire = Wire([netpol("y/closed", select({"app": "b"}), ingress=[])])
     pieces = fragment(udp(A, B, 1, 2, b"q" * 3000), 1000)
     assert wire.pass_on(bytes(pieces[0])) is None
+    assert wire.pass_on(bytes(pieces[1])) is None
+    began = wire.now
     wire.path.finish()
-    assert sum(wire.path.fragments.counts.values()) == 1
+    [flow] = wire.path.flows.ended
+    assert (flow.key.dport, flow.packets) == (2, 2)
+    assert flow.first <= began
+    assert flow.decision.verdict is Verdict.DENY
+    assert wire.path.fragments.counts["timeout"] == 1
+
+
+def test_half_a_datagram_without_its_beginning_is_only_counted() -> None:
+    wire = Wire([])
+    pieces = fragment(udp(A, B, 1, 2, b"q" * 3000), 1000)
+    assert wire.pass_on(bytes(pieces[1])) is None
+    wire.path.finish()
+    assert wire.path.flows.ended == []
+    assert wire.path.fragments.counts["timeout"] == 1
 
 
 def test_a_transport_header_cut_short_is_judged_on_addresses() -> None:
