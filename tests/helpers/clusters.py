@@ -314,8 +314,14 @@ def cluster_rule(draw: st.DrawFn, *, egress: bool) -> ClusterRule:
     spoiled = draw(st.integers(0, 15))
     if spoiled == 15:
         peers.insert(draw(st.integers(0, len(peers))), b.unknown_peer("futurePeer"))
-    if spoiled == 14 and egress:
-        peers.append(b.domains("*.example.com"))
+    if spoiled == 14:
+        # Names outside Accept; and all of these are fields of egress peers only.
+        spoilers: tuple[Peer, ...] = (
+            b.domains("*.example.com"),
+            b.networks("0.0.0.0/0"),
+            b.nodes(),
+        )
+        peers.append(spoilers[0] if egress else draw(st.sampled_from(spoilers)))
     return ClusterRule(action, tuple(peers), draw(ports()), action_text=action.value)
 
 

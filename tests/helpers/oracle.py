@@ -208,7 +208,7 @@ class Oracle:
 
     def cluster_rule(self, rule: ClusterRule, flow: Flow) -> str:
         """``Accept``, ``Deny``, ``Pass`` or ``no match``."""
-        if self.broken(rule):
+        if self.broken(rule, flow.direction):
             return "no match" if rule.action is Action.ACCEPT else "Deny"
         if not any(self.peer(peer, flow) for peer in rule.peers):
             return "no match"
@@ -221,10 +221,13 @@ class Oracle:
             Action.UNKNOWN: "Deny",
         }[rule.action]
 
-    def broken(self, rule: ClusterRule) -> bool:
+    def broken(self, rule: ClusterRule, direction: Direction) -> bool:
         """Whether the rule must fail closed, the whole of it."""
         for peer in rule.peers:
             if isinstance(peer, UnknownPeer):
+                return True
+            # "(egress)" in the table: an ingress peer has no such field.
+            if direction is Direction.INGRESS and not isinstance(peer, PodPeer):
                 return True
             if isinstance(peer, DomainPeer) and rule.action is not Action.ACCEPT:
                 return True

@@ -99,7 +99,7 @@ def says_what_matches(policy: PolicyStep, step: RuleStep, oracle: Oracle, flow: 
     rule = rule_of(policy, step, oracle, flow.direction)
     if step.outcome is Outcome.NOT_REACHED:
         return
-    broken = isinstance(rule, ClusterRule) and oracle.broken(rule)
+    broken = isinstance(rule, ClusterRule) and oracle.broken(rule, flow.direction)
     closed_port = isinstance(rule, NetworkRule) and oracle.unknown_port(rule)
     if step.outcome is Outcome.CLOSED:
         assert closed_port or (broken and accepts(rule))

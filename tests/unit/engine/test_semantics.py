@@ -581,6 +581,16 @@ class TestFailClosed:
         world = World(*CLUSTER, cnp("p", ingress=[rule(b.unknown_peer())]))
         assert world.ask(EXT, A) == "deny: ingress Admin p[0]"
 
+    @pytest.mark.parametrize(
+        "peer", [b.networks(f"{EXT}/32"), b.nodes(), b.domains("example.com")]
+    )
+    def test_ingress_peers_have_no_networks_nodes_or_domain_names(self, peer: Peer) -> None:
+        no = World(*CLUSTER, cnp("p", ingress=[deny(peer)]))
+        yes = World(*CLUSTER, cnp("p", ingress=[accept(peer), deny(b.namespaces())]))
+        assert no.ask(EXT, A) == no.ask(B, A) == "deny: ingress Admin p[0]"
+        assert yes.ask(B, A) == "deny: ingress Admin p[1]"
+        assert yes.ask(EXT, A) == OPEN
+
     def test_earlier_rules_still_decide(self) -> None:
         policy = cnp("p", egress=[accept(b.in_namespace("y")), deny(b.unknown_peer())])
         world = World(*CLUSTER, policy)
