@@ -48,7 +48,8 @@ def command(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE|DIR...", help="Scenarios; below a directory every *.yaml with steps."
+            metavar="PATH",
+            help="A scenario's file, or a directory: every *.yaml below it with steps.",
         ),
     ],
     junit: Annotated[
@@ -92,7 +93,7 @@ def command(
     beside = read_documents(manifests) if manifests else []
     if files.ignored:
         count = len(files.ignored)
-        note(f"{count} YAML {'file has' if count == 1 else 'files have'} no steps: no scenarios")
+        note(f"ignored {count} YAML {'file' if count == 1 else 'files'} without steps")
     results = [
         rehearse(scenario, documents, trust=trust, scope=scope.value, beside=beside)
         for scenario, documents in found

@@ -95,7 +95,7 @@ def test_a_directory_and_how_many_files_are_no_scenarios(folder: Path) -> None:
     scenario(folder, MET, name="b.yaml")
     ended = knp("test", str(folder))
     assert ended.code == 0
-    assert ended.err == "knp: 1 YAML file has no steps: no scenarios\n"
+    assert ended.err == "knp: ignored 1 YAML file without steps\n"
     assert ended.out.splitlines()[-1] == "2 of 2 expectations met in 2 scenarios"
 
 

@@ -1,5 +1,13 @@
 import pytest
-from helpers.scenarios import ALLOW_DNS, ALLOW_GITHUB, DENY_ALL, act, check, network_policy
+from helpers.scenarios import (
+    ALLOW_DNS,
+    ALLOW_GITHUB,
+    CLUSTER,
+    DENY_ALL,
+    act,
+    check,
+    network_policy,
+)
 
 from knp_py.engine.resolvers import parse_trust
 from knp_py.replay.rehearsal import Result
@@ -77,6 +85,9 @@ def test_names_live_for_scenario_time() -> None:
 
 
 def test_what_one_pod_learned_opens_nothing_for_another_unless_the_scope_is_the_node() -> None:
+    one_node = CLUSTER.replace("spec: {containers", "spec: {nodeName: one, containers").replace(
+        "dnsPolicy: None\n", "dnsPolicy: None\n  nodeName: one\n"
+    )
     text = f"""\
         {RESOLVE}
         SCOPE
@@ -86,9 +97,11 @@ def test_what_one_pod_learned_opens_nothing_for_another_unless_the_scope_is_the_
               - {{from: a/public, connect: github.com, verdict: allow}}
               - {{from: a/client, connect: 140.82.121.4, verdict: deny}}
         """
-    assert verdicts(act(text.replace("SCOPE", ""))) == ["allow", "deny"]
-    # Neither pod says which node it is on, so they share none.
-    assert verdicts(act(text.replace("SCOPE", "fqdn-scope: node"))) == ["allow", "deny"]
+    shared = text.replace("SCOPE", "fqdn-scope: node")
+    assert verdicts(act(text.replace("SCOPE", ""), cluster=one_node)) == ["allow", "deny"]
+    assert verdicts(act(shared, cluster=one_node)) == ["allow", "allow"]
+    # Pods that do not say which node they are on share none.
+    assert verdicts(act(shared)) == ["allow", "deny"]
 
 
 def test_a_pod_that_returns_under_its_name_starts_without_names() -> None:
