@@ -29,8 +29,10 @@ def test_plain() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_chain_in_any_order(order: tuple[int, ...]) -> None:
-    records = ["a.ex CNAME b.ex 100", "b.ex CNAME c.ex 40", "c.ex A 1.1.1.1 200"]
+@pytest.mark.parametrize("ttls", [(100, 40, 200), (40, 100, 200), (100, 200, 40)])
+def test_chain_in_any_order(order: tuple[int, ...], ttls: tuple[int, ...]) -> None:
+    texts = ["a.ex CNAME b.ex", "b.ex CNAME c.ex", "c.ex A 1.1.1.1"]
+    records = [f"{text} {ttl}" for text, ttl in zip(texts, ttls, strict=True)]
     found = credited(*(records[i] for i in order))
     assert addresses(found) == [("1.1.1.1", 40)]
     assert found.alias is not None

@@ -115,6 +115,7 @@ def test_scope_node() -> None:
     names = cache(scope="node")
     learn(names, "a.ex", ttl=60)
     learn(names, "a.ex", who=Q, ttl=90)
+    learn(names, "a.ex", who=pod("x/q2", node="n1"), ttl=70)
     assert [grant.expires for grant in names.lookup(P, ONE, 0.0)] == [90.0]
     assert held(names, ONE, who=ELSEWHERE) == [False]
     assert held(names, ONE, who=P, now=89.0) == [True]
@@ -297,6 +298,7 @@ def test_version() -> None:
     learn(names, "a.ex", ttl=60)
     assert grew()
     learn(names, "a.ex", ttl=50)
+    learn(names, "a.ex", ttl=60)
     assert not grew()  # nothing extended
     learn(names, "a.ex", ttl=70)
     assert grew()

@@ -5,7 +5,7 @@ from helpers.builders import pod
 from helpers.dns import KUBE_DNS, NODE_LOCAL, P, Q, R, cluster_dns
 from helpers.judging import snapshot_of
 
-from knp_py.engine.resolvers import Trust, parse_trust, single
+from knp_py.engine.resolvers import Trust, parse_networks, parse_trust, single
 from knp_py.engine.snapshot import Snapshot
 from knp_py.errors import InputError
 from knp_py.model.net import parse_address
@@ -92,6 +92,14 @@ def test_parse_trust_refuses(text: str) -> None:
         parse_trust(text)
     assert repr(text) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_parse_networks() -> None:
+    parsed = parse_networks(" 8.8.8.8, 10.0.0.0/8 ,,2001:db8::1", "--some-option")
+    assert [cidr.text for cidr in parsed] == ["8.8.8.8/32", "10.0.0.0/8", "2001:db8::1/128"]
+    assert parse_networks("", "--some-option") == ()
+    with pytest.raises(InputError, match="--some-option: .*kube-dns"):
+        parse_networks("10.0.0.0/8,kube-dns", "--some-option")
 
 
 def test_single() -> None:

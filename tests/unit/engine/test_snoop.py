@@ -126,6 +126,26 @@ def test_what_is_no_answer_leaves_the_query_outstanding(payload: bytes) -> None:
     assert world.ok(P, "a.ex", "1.1.1.1")
 
 
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"junk", "malformed"),
+        (raw_message(wire("a.ex"), flags=0x0100), "not-a-response"),
+        (raw_message(wire("a.ex"), flags=0x8180 | 4 << 11), "not-a-query"),
+        (raw_message(wire("a.ex"), rclass=3), "not-internet"),
+        (raw_message(b"\x04a.ex\0"), "unusable-name"),
+        (raw_message(wire("b.ex")), "unsolicited"),
+        (raw_message(wire("a.ex"), flags=0x8182), "negative"),
+        (raw_message(wire("a.ex")), "empty"),
+    ],
+)
+def test_every_answer_is_counted_by_its_reason(payload: bytes, reason: str) -> None:
+    world = World("a.ex")
+    world.ask(P, "a.ex")
+    world.receive(P, payload)
+    assert world.counts == {reason: 1}
+
+
 def test_counts_of_a_good_answer() -> None:
     world = World("a.ex")
     world.look_up(P, "a.ex", "a.ex A 1.1.1.1", "a.ex A 2.2.2.2", "z.ex A 3.3.3.3")
@@ -402,6 +422,18 @@ def test_tcp_conversations_are_bounded() -> None:
     assert len(world.snooper._talk(P.uid).conversations) == limit
     assert len(world.snooper._owners) == limit
     assert world.counts == {"tcp-overflow": 1000 - limit}
+
+
+def test_tcp_the_longest_silent_conversation_goes_first() -> None:
+    world = World("a.ex")
+    first = Tcp(world, flow="first").open()
+    Tcp(world, flow="second").open()
+    first.stream(b"\0")
+    for number in range(snoop._CONVERSATIONS_PER_POD - 1):
+        Tcp(world, flow=f"flow {number}").open()
+    kept = world.snooper._talk(P.uid).conversations
+    assert "first" in kept
+    assert "second" not in kept
 
 
 def test_tcp_bytes_are_bounded_for_each_pod() -> None:

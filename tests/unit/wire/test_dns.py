@@ -316,6 +316,7 @@ def test_alias_mode_has_no_hints() -> None:
         b"\0",
         b"\0\1",
         b"\0\1" + b"\x05b",
+        b"\0\1" + b"\xc0\xff",
         service_data(1, b"\0", (4, b"")),
         service_data(1, b"\0", (4, b"\1\1\1")),
         service_data(1, b"\0", (6, ip("1.1.1.1"))),
