@@ -32,8 +32,8 @@ OWN_NODE = Ruling(
     reason="NetworkPolicy always allows traffic from the pod's own node",
 )
 DEFAULTS = (
-    Ruling(True, Direction.EGRESS, Tier.DEFAULT, action="Accept", reason="no policy decided"),
-    Ruling(True, Direction.INGRESS, Tier.DEFAULT, action="Accept", reason="no policy decided"),
+    Ruling(True, Direction.EGRESS, Tier.DEFAULT, action="Accept"),
+    Ruling(True, Direction.INGRESS, Tier.DEFAULT, action="Accept"),
 )
 _EGRESS_DEFAULT, _INGRESS_DEFAULT = DEFAULTS
 # Module names are found faster than enum members, and these are read for every packet.

@@ -168,7 +168,9 @@ class Prober:
             name = canonical_name(text)
             if name is None:
                 raise ProbeError(f"names: {text!r} is no domain name")
-            refusal = self._guard.refusal(name, dst, self._snapshot)
+            # What the caller says was learned was learned, wherever it points: only what can
+            # never be a public service stays closed to names (semantics §6).
+            refusal = self._guard.refusal(name, dst, None)
             if refusal is None:
                 names[name] = None
             else:

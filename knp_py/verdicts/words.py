@@ -8,7 +8,7 @@ def ruling_text(ruling: Ruling) -> str:
     """``egress: Admin default-deny, rule 0 "deny-everything-else"``."""
     direction = ruling.direction.text
     if ruling.tier is Tier.DEFAULT:
-        return f"default: {ruling.reason}" if ruling.reason else f"{direction}: default"
+        return f"default: {ruling.reason or 'no policy decided'}"
     if ruling.policy is None:
         return f"{direction}: {ruling.tier.text}: {ruling.reason}"
     if ruling.rule is None:
