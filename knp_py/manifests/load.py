@@ -96,8 +96,8 @@ class _Entry(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         """``Kind namespace/name``."""
-        if not self.name:
-            return plain(self.kind)
+        if not self.name or not self.kind:
+            return plain(self.kind or self.name)
         known = KINDS.get(self.kind)
         namespace = self.namespace or ("default" if known and known.namespaced else "")
         if known and not known.namespaced:
@@ -139,6 +139,7 @@ _POLICIES = {
     "BaselineAdminNetworkPolicy": read_baseline_policy,
 }
 
+_UNREADABLE = object()
 _DEEPEST_LIST = 8  # Lists inside Lists
 
 
@@ -181,7 +182,7 @@ class _Loader:
             peek = self._peek.decode(raw)
         except msgspec.ValidationError:
             value = self._decode(origin, place, raw)
-            if value is not None:
+            if value is not _UNREADABLE:
                 self._add_value(origin, place, value, default, depth)
             return
         except (msgspec.DecodeError, RecursionError) as error:
@@ -345,7 +346,7 @@ class _Loader:
             return msgspec.json.decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
             self._error(origin, place, _syntax(error))
-            return None
+            return _UNREADABLE
 
     def _first(self, entry: _Entry, who: Identity, thing: object) -> bool:
         """Whether the object is new; a second of the same name is reported."""

@@ -24,7 +24,7 @@ def load_values(*values: object) -> LoadResult:
 
 def load_raw(value: object) -> LoadResult:
     """Load a value as JSON text: the typed path."""
-    return load([Document(Origin("m.json"), raw=msgspec.json.encode(value))])
+    return load([Document(Origin("m.yaml"), raw=msgspec.json.encode(value))])
 
 
 def lines(problems: Iterable[object]) -> list[str]:
