@@ -14,8 +14,8 @@ Counted, once an answer: ``learned``, ``untrusted``, ``unsolicited``, ``late``, 
 ``not-a-response``, ``not-a-query`` (opcode), ``not-internet`` (class), ``negative`` (rcode),
 ``unusable-name``, ``endless-chain``, ``empty`` (nothing that could be learned). Besides, not
 instead: ``truncated`` (TC), ``damaged`` (records missing), ``skipped`` (malformed HTTPS or SVCB
-records), ``orphan`` (records off the chain), the guard's reasons (addresses refused) and
-``addresses`` (learned). ``tcp-midstream``, ``tcp-gap``, ``tcp-oversize`` and ``tcp-overflow``
+records), ``orphan`` (records off the chain), ``overfull`` (more than 1,024 addresses, which
+count), the guard's reasons (addresses refused) and ``addresses`` (learned). ``tcp-midstream``, ``tcp-gap``, ``tcp-oversize`` and ``tcp-overflow``
 count TCP conversations given up; ``malformed-query`` queries.
 """
 
@@ -51,6 +51,7 @@ _OUTSTANDING_PER_POD = 512
 _CONVERSATIONS_PER_POD = 128
 _BYTES_PER_POD = 256 * 1024
 _MAX_QUERY = 4096  # bytes over TCP; padding (RFC 8467) and a signature included
+_ADDRESSES_PER_ANSWER = 1024  # 64 KiB hold 4,000; learning them takes 30 ms
 _MAX_PODS = 16_384
 _MAX_EVENTS = 512
 _EVENTS_PER_KIND = 8  # of one reason for one pod
@@ -313,9 +314,11 @@ class DnsSnooper:
             return
         for record in credited.orphans:
             self._note("orphan", pod, server, name, detail=show_name(record.owner))
+        if len(credited.addresses) > _ADDRESSES_PER_ANSWER:
+            self._note("overfull", pod, server, name)
         names = (name, *self._expanded(pod, name, credited.alias))
         learned = 0
-        for address, ttl, v6 in credited.addresses:
+        for address, ttl, v6 in credited.addresses[:_ADDRESSES_PER_ANSWER]:
             for each in names:
                 reason = self._guard.refusal(each, address, self._snapshot, v6=v6)
                 if reason is not None:

@@ -98,7 +98,7 @@ def test_parse_networks() -> None:
     parsed = parse_networks(" 8.8.8.8, 10.0.0.0/8 ,,2001:db8::1", "--some-option")
     assert [cidr.text for cidr in parsed] == ["8.8.8.8/32", "10.0.0.0/8", "2001:db8::1/128"]
     assert parse_networks("", "--some-option") == ()
-    with pytest.raises(InputError, match="--some-option: .*kube-dns"):
+    with pytest.raises(InputError, match=r"--some-option: .*kube-dns"):
         parse_networks("10.0.0.0/8,kube-dns", "--some-option")
 
 

@@ -164,6 +164,15 @@ def test_damage_is_counted_and_what_came_before_is_learned() -> None:
     )
 
 
+def test_addresses_of_one_answer_are_bounded() -> None:
+    world = World("a.ex")
+    world.ask(P, "a.ex")
+    every = [raw_record(Q_NAME, "A", (0x14000000 + n).to_bytes(4, "big")) for n in range(3000)]
+    world.receive(P, raw_message(wire("a.ex"), every))
+    assert world.counts == {"overfull": 1, "learned": 1, "addresses": 1024}
+    assert world.ok(P, "a.ex", "20.0.3.255")
+
+
 def test_nothing_in_it() -> None:
     world = World("a.ex")
     world.look_up(P, "a.ex")
