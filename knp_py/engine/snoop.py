@@ -14,9 +14,10 @@ Counted, once an answer: ``learned``, ``untrusted``, ``unsolicited``, ``late``, 
 ``not-a-response``, ``not-a-query`` (opcode), ``not-internet`` (class), ``negative`` (rcode),
 ``unusable-name``, ``endless-chain``, ``empty`` (nothing that could be learned). Besides, not
 instead: ``truncated`` (TC), ``damaged`` (records missing), ``skipped`` (malformed HTTPS or SVCB
-records), ``orphan`` (records off the chain), ``overfull`` (more than 1,024 addresses, which
-count), the guard's reasons (addresses refused) and ``addresses`` (learned). ``tcp-midstream``, ``tcp-gap``, ``tcp-oversize`` and ``tcp-overflow``
-count TCP conversations given up; ``malformed-query`` queries.
+records), ``orphan`` (records off the chain), ``overfull`` (more than 1,024 addresses, of which
+1,024 count), the guard's reasons (addresses refused) and ``addresses`` (learned).
+``tcp-midstream``, ``tcp-gap``, ``tcp-oversize`` and ``tcp-overflow`` count TCP conversations
+given up; ``malformed-query`` queries.
 """
 
 from collections import Counter, OrderedDict
