@@ -155,7 +155,8 @@ def _yaml(source: str, text: bytes) -> Iterator[Document]:
         for document in yaml_documents(text):
             if document.value is not None:
                 origin = Origin(source, 0 if document.alone else document.number)
-                yield Document(origin, value=document.value, optional=optional)
+                scenario = isinstance(document.value, dict) and "steps" in document.value
+                yield Document(origin, value=document.value, optional=optional or scenario)
     except YamlError as error:
         where = f"{source}:{error.line}:{error.column}" if error.line else source
         hint = "; is it a Helm template? render it first: helm template" if b"{{" in text else ""

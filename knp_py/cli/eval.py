@@ -15,6 +15,7 @@ from knp_py.cli.render import (
     Cell,
     Column,
     Documents,
+    StreamTable,
     clean,
     note,
     notes,
@@ -22,7 +23,7 @@ from knp_py.cli.render import (
     print_table,
     verdict_cell,
 )
-from knp_py.engine.explain import DirectionSteps
+from knp_py.engine.explain import DirectionSteps, Outcome
 from knp_py.engine.resolvers import parse_trust
 from knp_py.errors import InputError, ProbeError
 from knp_py.model.decision import Ruling
@@ -42,6 +43,8 @@ knp eval --manifests policies/ --probes probes.jsonl -o jsonl
 """
 
 FAILURES_SHOWN = 5
+
+_RULES = (Column("", 12), Column("", 6), Column("", 38), Column(""))
 
 
 def command(
@@ -307,34 +310,22 @@ def _print_answer(asked: Asked) -> None:
 
 
 def _print_steps(steps: DirectionSteps) -> None:
+    """A line for each policy and under it one for each rule, so that long names fit."""
     title = f"{steps.direction.text} of {clean(steps.pod)}, every policy considered:"
-    rows: list[tuple[Cell | str, ...]] = []
-    for policy in steps.policies:
-        priority = "" if policy.priority is None else str(policy.priority)
-        head = (policy.tier.text, priority, policy.policy)
-        if not policy.rules:
-            rows.append((*head, "", "", "", policy.note or "has no rules in this direction"))
-        for rule in policy.rules:
-            decided = rule.outcome.name == "DECIDED"
-            rows.append(
-                (
-                    *head,
-                    str(rule.rule),
-                    rule.name or "",
-                    rule.action,
-                    Cell(rule.outcome.value, "bold" if decided else "dim"),
-                )
-            )
-    if not rows:
+    if not steps.policies:
         print(f"{title} none selects it")
         return
-    columns = (
-        Column("TIER"),
-        Column("PRIORITY", right=True),
-        Column("POLICY"),
-        Column("RULE", right=True),
-        Column("NAME"),
-        Column("ACTION"),
-        Column("OUTCOME"),
-    )
-    print_table(columns, rows, title=title)
+    print(title)
+    for policy in steps.policies:
+        priority = "" if policy.priority is None else f" {policy.priority}"
+        note = "" if policy.rules else f": {policy.note or 'has no rules in this direction'}"
+        print(f"  {policy.tier.text}{priority} {clean(policy.policy)}{note}")
+        table = StreamTable(_RULES, header=False)
+        for rule in policy.rules:
+            decided = rule.outcome is Outcome.DECIDED
+            table.row(
+                f"    rule {rule.rule}",
+                rule.action,
+                Cell(rule.outcome.value, "bold" if decided else "dim"),
+                f'"{rule.name}"' if rule.name else "",
+            )

@@ -156,13 +156,18 @@ class StreamTable:
     """A table whose rows come one by one: the header first, then each row at once."""
 
     def __init__(
-        self, columns: Sequence[Column], *, stream: IO[str] | None = None, flush: bool = False
+        self,
+        columns: Sequence[Column],
+        *,
+        stream: IO[str] | None = None,
+        flush: bool = False,
+        header: bool = True,
     ) -> None:
         self._columns = columns
         self._out = stream or sys.stdout
         self._flush = flush
         self._colours = colours(self._out)
-        self._begun = False
+        self._begun = not header
 
     def row(self, *values: Cell | str) -> None:
         """Print one row; a text longer than its column moves the rest of its row along."""

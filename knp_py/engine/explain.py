@@ -29,9 +29,9 @@ class Outcome(Enum):
     PASSED = "passed on to the next tier"
     PEER = "no peer matches"
     PORT = "protocol or port does not match"
-    PEER_AND_PORT = "neither peer nor protocol and port match"
-    NAME = "no matching name is learned for the destination"
-    CLOSED = "has a field this version does not know: fails closed, matches nothing"
+    PEER_AND_PORT = "neither peer nor port matches"
+    NAME = "no such name is learned for it"
+    CLOSED = "unknown field: fails closed"
     LATER = "matches, but an earlier rule decided"
     NOT_REACHED = "not reached"
 

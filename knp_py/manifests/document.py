@@ -12,7 +12,7 @@ class Document(msgspec.Struct, frozen=True):
     fields nobody reads cost little, or ``value`` holds plain decoded values: ``dict`` with
     text keys, ``list``, ``str``, ``int``, ``float``, ``bool``, ``None``. Values may be shared
     (YAML aliases), so nobody may change them. ``optional`` marks a file that tools keep next
-    to manifests (``kustomization.yaml``): being no Kubernetes object is no error there.
+    to manifests (``kustomization.yaml``, a `knp test` scenario): being no Kubernetes object is no error there.
     """
 
     origin: Origin

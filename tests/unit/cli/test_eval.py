@@ -137,7 +137,12 @@ def test_explain_names_every_rule(manifests: str) -> None:
     argv = ("--from", "shop/web", "--to", "1.2.3.4", "--explain")
     lines = knp("eval", "-m", manifests, *argv).out.splitlines()
     assert "egress of shop/web, every policy considered:" in lines
-    assert [line.split()[-1] for line in lines[-3:]] == ["matches", "destination", "decided"]
+    assert lines[-4:] == [
+        "  Admin 10 names",
+        '    rule 0    Accept  no peer matches                         "dns"',
+        '    rule 1    Accept  no such name is learned for it          "github"',
+        '    rule 2    Deny    decided                                 "rest"',
+    ]
     (steps,) = ask(manifests, *argv)["considered"]
     assert steps["policies"][0]["rules"][1]["rule_name"] == "github"
     assert knp(
