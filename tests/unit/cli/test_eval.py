@@ -139,7 +139,7 @@ def test_explain_names_every_rule(manifests: str) -> None:
     assert "egress of shop/web, every policy considered:" in lines
     assert lines[-4:] == [
         "  Admin 10 names",
-        '    rule 0    Accept  no peer matches                         "dns"',
+        '    rule 0    Accept  no peer matches                         "in-cluster"',
         '    rule 1    Accept  no such name is learned for it          "github"',
         '    rule 2    Deny    decided                                 "rest"',
     ]
