@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 # A shared, slow machine must not turn a slow draw into a failure.
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("fast", max_examples=150, deadline=None, suppress_health_check=_PATIENT)
-settings.register_profile("deep", max_examples=5000, deadline=None, suppress_health_check=_PATIENT)
+settings.register_profile("deep", max_examples=2000, deadline=None, suppress_health_check=_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 

@@ -1,5 +1,6 @@
 """An explanation ends where the decision does, and says of each rule what the oracle says."""
 
+import pytest
 from helpers import clusters as c
 from helpers.judging import engine_of
 from helpers.oracle import Flow, Oracle
@@ -19,6 +20,7 @@ from knp_py.model.policy import (
     Tier,
 )
 
+pytestmark = pytest.mark.slow
 # What an outcome says about the rule: its peers match, its protocols and ports match.
 MATCHING = {
     Outcome.DECIDED: {(True, True)},

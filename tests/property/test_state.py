@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 from helpers import builders as b
 from helpers import clusters as c
 from helpers.histories import History, histories, living, replayed
@@ -20,6 +21,7 @@ from knp_py.model.decision import Decision, Verdict
 from knp_py.model.packet import Packet
 from knp_py.model.policy import ClusterNetworkPolicy, ClusterRule, NetworkPolicy, NetworkRule
 
+pytestmark = pytest.mark.slow
 # Histories are dear to draw and to judge at every step; a fraction of the profile's.
 costly = settings(max_examples=settings().max_examples // 4)
 TABLE = c.packet_table()
