@@ -5,6 +5,7 @@ addresses with protocol ``unknown``, and what has no readable IP header is count
 ``unreadable`` and belongs to no connection (semantics §5).
 """
 
+import struct
 from collections import Counter
 from typing import Protocol
 
@@ -48,6 +49,11 @@ _IPV6_CONTROL = Ruling(
 )
 _ALLOW_CONTROL = Decision(Verdict.ALLOW, None, None, _IPV6_CONTROL, _IPV6_CONTROL.reason)
 _UNKNOWN_MIDSTREAM = Decision(Verdict.UNKNOWN, None, None, None, MIDSTREAM)
+# What the short road reads, in one go: first byte, length, (IPv4) fragment field, protocol,
+# addresses and ports as they lie there, and the byte that holds a TCP header's flags.
+_V4_ROAD = struct.Struct(">BxH2xHxB2x12s9xB").unpack_from
+_V6_ROAD = struct.Struct(">B3xHBx36s9xB").unpack_from
+
 # Fragments that a host drops (RFC 8200 §4.5, RFC 5722): no policy sees the datagram.
 _REFUSED = frozenset({"overlap", "contradiction", "too long"})
 _TCP = int(Proto.TCP)
@@ -150,38 +156,27 @@ class Datapath:
         """
         if not vlan:
             try:
-                first = data[offset]
+                first, size, fragment, protocol, tuple_, flags = _V4_ROAD(data, offset)
                 if first == 0x45:
-                    if not (data[offset + 6] & 0x3F or data[offset + 7]):  # no fragment
-                        protocol = data[offset + 9]
-                        side = self._quick4[protocol].get(data[offset + 12 : offset + 24])
-                        if side is not None:
-                            flow = side.flow
-                            flags = data[offset + 33] & _TCP_CONTROL if protocol == _TCP else 0
-                            if not flags & SYN and now - flow.last <= flow.idle:
-                                if flags:
-                                    tcp_flags(side, flags)
-                                side.packets += 1
-                                # Zero: a segment that the network card was to cut up.
-                                side.bytes += (
-                                    data[offset + 2] << 8 | data[offset + 3] or len(data) - offset
-                                )
-                                flow.last = now
-                                return flow
+                    side = None if fragment & 0x3FFF else self._quick4[protocol].get(tuple_)
                 elif first >> 4 == 6:
-                    protocol = data[offset + 6]
-                    side = self._quick6[protocol].get(data[offset + 8 : offset + 44])
-                    if side is not None:
-                        flow = side.flow
-                        flags = data[offset + 53] & _TCP_CONTROL if protocol == _TCP else 0
-                        if not flags & SYN and now - flow.last <= flow.idle:
-                            if flags:
-                                tcp_flags(side, flags)
-                            side.packets += 1
-                            side.bytes += 40 + (data[offset + 4] << 8 | data[offset + 5])
-                            flow.last = now
-                            return flow
-            except IndexError:
+                    _, size, protocol, tuple_, flags = _V6_ROAD(data, offset)
+                    size += 40
+                    side = self._quick6[protocol].get(tuple_)
+                else:
+                    side = None
+                if side is not None:
+                    flow = side.flow
+                    flags = flags & _TCP_CONTROL if protocol == _TCP else 0
+                    if not flags & SYN and now - flow.last <= flow.idle:
+                        if flags:
+                            tcp_flags(side, flags)
+                        side.packets += 1
+                        # Zero: a segment that the network card was to cut up.
+                        side.bytes += size or len(data) - offset
+                        flow.last = now
+                        return flow
+            except struct.error:
                 pass  # too short for the short road; the parser says what is wrong
         return self._slow(data, offset, vlan, now)
 
