@@ -155,16 +155,16 @@ class Datapath:
         parsing, only its tuple's raw bytes.
         """
         if not vlan:
+            side: Side | None = None
             try:
                 first, size, fragment, protocol, tuple_, flags = _V4_ROAD(data, offset)
                 if first == 0x45:
-                    side = None if fragment & 0x3FFF else self._quick4[protocol].get(tuple_)
+                    if not fragment & 0x3FFF:
+                        side = self._quick4[protocol].get(tuple_)
                 elif first >> 4 == 6:
                     _, size, protocol, tuple_, flags = _V6_ROAD(data, offset)
                     size += 40
                     side = self._quick6[protocol].get(tuple_)
-                else:
-                    side = None
                 if side is not None:
                     flow = side.flow
                     flags = flags & _TCP_CONTROL if protocol == _TCP else 0
