@@ -304,13 +304,15 @@ class _Loader:
                 decoder = self._decoders[entry.kind] = msgspec.json.Decoder(doc)
             return decoder.decode(entry.raw)
         except msgspec.ValidationError as error:
+            value = entry.value
+            if entry.raw is not None:
+                value = self._decode(entry.origin, entry.place, entry.raw)
+            if value is _UNREADABLE:
+                return None
             report = self._report(entry)
-            value = entry.value if entry.raw is None else msgspec.json.decode(entry.raw)
-            found = mismatches(value, doc)
+            found = mismatches(value, doc) or [("", _syntax(error))]
             for path, message in found:
                 report.error(path, message)
-            if not found:
-                report.error("", str(error))
         except (msgspec.DecodeError, RecursionError) as error:
             self._report(entry).error("", _syntax(error))
         return None
@@ -397,4 +399,4 @@ def _same(a: object, b: object) -> bool:
 def _syntax(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
-    return str(error)
+    return str(error).partition(" - at ")[0]  # msgspec's own path stops at what it can name

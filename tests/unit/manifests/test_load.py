@@ -200,13 +200,29 @@ def test_a_problem_is_one_line_whatever_is_in_the_document() -> None:
     assert len(result.problems) >= 4
 
 
-def test_json_that_only_shows_its_fault_when_it_is_decoded() -> None:
-    for raw in (b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "\\ud800"}}', b"[1"):
-        result = load([Document(Origin("m.json"), raw=raw)])
-        assert len(result.problems) == 1
-    deep = b'{"apiVersion": "v1", "kind": "Pod", "spec": ' + b"[" * 5000
-    (problem,) = load([Document(Origin("m.json"), raw=deep)]).problems
-    assert "nested too deeply" in str(problem)
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (b"[1", "truncated"),
+        (b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "\\ud800"}}', "m.json: "),
+        (b'{"apiVersion": "v1", "kind": "Pod", "spec": ' + b"[" * 5000, "nested too deeply"),
+        (
+            (
+                b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": 1},'
+                b'"spec": {"x": 1e999}}'
+            ),
+            "m.json: Number out of range",
+        ),
+        (
+            b'{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata":'
+            b'{"name": "p"}, "spec": {"podSelector": {}, "x": ' + b"9" * 5000 + b"}}",
+            "m.json: Integer value out of range",
+        ),
+    ],
+)
+def test_json_that_only_shows_its_fault_when_it_is_decoded(raw: bytes, what: str) -> None:
+    (problem,) = load([Document(Origin("m.json"), raw=raw)]).problems
+    assert what in str(problem)
 
 
 def test_an_optional_file_with_an_object_is_read_like_any() -> None:
