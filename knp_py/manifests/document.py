@@ -11,8 +11,9 @@ class Document(msgspec.Struct, frozen=True):
     Either ``raw`` holds JSON text (bytes of exactly one value), decoded by kind so that
     fields nobody reads cost little, or ``value`` holds plain decoded values: ``dict`` with
     text keys, ``list``, ``str``, ``int``, ``float``, ``bool``, ``None``. Values may be shared
-    (YAML aliases), so nobody may change them. ``optional`` marks a file that tools keep next
-    to manifests (``kustomization.yaml``, a `knp test` scenario): being no Kubernetes object is no error there.
+    (YAML aliases), so nobody may change them. ``optional`` marks what tools keep next to
+    manifests (``kustomization.yaml``, a `knp test` scenario): being no Kubernetes object is
+    no error there.
     """
 
     origin: Origin

@@ -263,11 +263,6 @@ def read_claim(doc: ClaimDoc, who: Identity, report: Report, sharing: Sharing) -
     )
 
 
-def derived(origin: Origin, kind: str, namespace: str, name: str) -> Origin:
-    """The origin of what no document holds itself."""
-    return Origin(origin.source, origin.document, f"{kind} {namespace}/{name}")
-
-
 def _ref(ref: RefDoc | None, key: str, report: Report) -> str:
     name = (ref.name if ref else None) or ""
     complaint = bad_subdomain(name) if name else None
