@@ -76,12 +76,14 @@ def repeated_keys(raw: bytes) -> list[str]:
     found: list[str] = []
 
     def note(pairs: list[tuple[str, object]]) -> None:
-        keys = [key for key, _ in pairs]
-        if len(set(keys)) < len(keys):
-            found.extend(key for key in dict.fromkeys(keys) if keys.count(key) > 1)
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                found.append(key)
+            seen.add(key)
 
     try:
         json.loads(raw, object_pairs_hook=note)
     except (ValueError, RecursionError):
         return []  # the decoder proper has said so
-    return found
+    return list(dict.fromkeys(found))

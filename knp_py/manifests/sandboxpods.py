@@ -62,6 +62,13 @@ class SandboxPods:
             if sandbox.controller
         }
 
+        # Names of the input's pods by namespace and template hash.
+        self._of_template: dict[tuple[str, str], list[str]] = {}
+        for obj in made_up.objects if self._pools else ():
+            if isinstance(obj, Pod) and not obj.made_up and TEMPLATE_LABEL in obj.labels:
+                key = (obj.namespace, obj.labels[TEMPLATE_LABEL])
+                self._of_template.setdefault(key, []).append(obj.name)
+
     def add(self) -> None:
         """Everything."""
         if self._templates:
@@ -180,15 +187,8 @@ class SandboxPods:
 
     def _pods_look_like(self, pool: WarmPool) -> bool:
         """Pods of the template called as the pool's are, where Sandboxes are not given."""
-        hashed = name_hash(pool.template)
-        return any(
-            isinstance(obj, Pod)
-            and obj.namespace == pool.namespace
-            and obj.name.startswith(f"{pool.name}-")
-            and obj.labels.get(TEMPLATE_LABEL) == hashed
-            and not obj.made_up
-            for obj in self._made_up.objects
-        )
+        names = self._of_template.get((pool.namespace, name_hash(pool.template)), ())
+        return any(name.startswith(f"{pool.name}-") for name in names)
 
     def _template_of(self, claim: Claim) -> SandboxTemplate | None:
         name = claim.template

@@ -45,7 +45,7 @@ def add_stand_ins(
 
 def _add_workload(made_up: MadeUp, workload: Workload) -> None:
     most = MOST_STATEFUL if workload.kind == "StatefulSet" else MOST
-    nodes = sorted(made_up.nodes)
+    nodes = sorted(made_up.nodes) if workload.replicas is None else []
     count = max(1, len(nodes)) if workload.replicas is None else workload.replicas
     for index in range(min(count, most)):
         ordinal = workload.first + index
@@ -56,7 +56,7 @@ def _add_workload(made_up: MadeUp, workload: Workload) -> None:
             workload.pod_labels(name, ordinal),
             workload.spec,
             workload.origin,
-            node=nodes[index] if workload.replicas is None and nodes else "",
+            node=nodes[index] if nodes else "",
         )
     made_up.note_cap(Owner(workload.kind, workload.namespace, workload.name), count, most)
 
