@@ -10,11 +10,6 @@ PACKAGE = ROOT / "knp_py"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py")
 PURE = ("model", "wire", "manifests", "engine", "verdicts", "replay", "audit")
 
-# Modules whose tests stand elsewhere, and where.
-TESTED_ELSEWHERE = {
-    "__main__": "tests/unit/cli (real processes)",
-    "errors": "everywhere: nothing but names",
-}
 # Test files that are about several modules, and what.
 ACROSS = {
     "engine/test_cases": "the shared cases through loader and engine",
@@ -22,6 +17,7 @@ ACROSS = {
     "engine/test_fqdn_rules": "one test for each rule of names",
     "engine/test_semantics": "one test for each sentence about verdicts",
     "engine/test_terminating": "namespaces that are going",
+    "manifests/test_crd": "every validation of the API's own CRD",
 }
 
 

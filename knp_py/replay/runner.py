@@ -28,8 +28,8 @@ _DRAIN_EVERY = 4096
 class Replay:
     """One pass over a capture; the counters may be read at any time.
 
-    ``skipped`` counts what is no IP packet, by reason; ``first_ns`` and ``last_ns`` are
-    the earliest and latest packet time, nanoseconds since the epoch, 0 before any.
+    ``skipped`` counts what is no IP packet, by reason; ``first_ns`` is
+    the first packet's time and ``last_ns`` the latest, nanoseconds since the epoch.
     """
 
     def __init__(self, datapath: Datapath, *, odd_link: OddLink | None = None) -> None:
@@ -59,7 +59,7 @@ class Replay:
                 self._note(count, ts)
                 count = 0
                 yield from self._drain(REORDER)
-            elif not self.first_ns:
+            elif count == 1 and not self.packets:
                 self.first_ns = ts
         if count:
             self._note(count, ts)
