@@ -35,7 +35,7 @@ def test_connections_come_in_the_order_they_began() -> None:
     # The first goes on until the end, so it ends last.
     records = [datagram(0, 1)]
     for n in range(2, 12):
-        records += [datagram(n * 20, n), datagram(n * 20, 1)]
+        records += [datagram(n * 9, n), datagram(n * 9, 1)]
     numbers = [flow.number for flow in new_replay().run(records)]
     assert numbers == list(range(1, 12))
 
