@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from knp_py.manifests.document import Document
-from knp_py.manifests.kinds import KINDS
+from knp_py.manifests.kinds import KINDS, is_list
 from knp_py.manifests.problems import Problem, plain, show
 from knp_py.model.objects import Origin
 
@@ -100,7 +100,7 @@ class Unpacker:
             self._error(origin, place, syntax(error))
             return
         version, kind = peek.api_version or default[0], peek.kind or default[1]
-        if peek.items is not msgspec.UNSET and kind.endswith("List"):
+        if peek.items is not msgspec.UNSET and is_list(kind):
             inner = _defaults(version, kind)
             for index, item in enumerate(peek.items or ()):
                 where = self._item(origin, place, index, depth)
@@ -122,7 +122,7 @@ class Unpacker:
             if not isinstance(word, str):
                 self._error(origin, _under(place, key), f"found {show(word)}, expected text")
                 return
-        if "items" in value and kind.endswith("List"):
+        if "items" in value and is_list(kind):
             items = value["items"]
             if not isinstance(items, (list, type(None))):
                 self._error(

@@ -65,6 +65,14 @@ def is_read(version: str, kind: str) -> bool:
     return known is not None and version in known.versions
 
 
+def is_list(kind: str) -> bool:
+    """Whether documents of this kind hold objects in ``items``.
+
+    Other kinds may end in "List" and mean something else by ``items``.
+    """
+    return kind == "List" or (kind.endswith("List") and kind[:-4] in KINDS)
+
+
 class _Seen:
     """How many documents of a kind that is not read, and the first of them."""
 
@@ -111,7 +119,7 @@ def _reason(version: str, kind: str) -> tuple[int, str]:
     group = version.rpartition("/")[0]
     if known is not None and group in _GROUPS:
         return 0, f"is not read for this kind and has no effect; read is {known.versions[0]}"
-    if kind.endswith("NetworkPolicy") or kind in _OTHER_POLICIES:
+    if kind.removesuffix("List").endswith("NetworkPolicy") or kind in _OTHER_POLICIES:
         return 1, "is another product's policy: it is not judged, and verdicts leave it out"
     hint = did_you_mean(kind, KINDS) if group in _GROUPS else ""
     return 2, f"has this kind, which network policy does not read; ignored{hint}"

@@ -39,7 +39,7 @@ def add_stand_ins(
     for workload in chosen:
         _add_workload(made_up, workload)
     if with_pods:
-        made_up.note("", f"{with_pods} workloads have their pods in the input")
+        made_up.note("", f"workloads that have their pods in the input: {with_pods}")
     made_up.give_addresses()
 
 

@@ -72,3 +72,27 @@ def cluster_policy(**spec: object) -> dict[str, object]:
         "metadata": {"name": "c"},
         "spec": {"tier": "Admin", "priority": 1, "subject": {"namespaces": {}}, **spec},
     }
+
+
+def pod_document(name: str, address: str = "10.0.0.1", **metadata: object) -> dict[str, object]:
+    """A running pod in namespace x."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "x", **metadata},
+        "status": {"phase": "Running", "podIP": address},
+    }
+
+
+def listed(*items: object, kind: str = "List") -> dict[str, object]:
+    """A List of documents."""
+    return {"apiVersion": "v1", "kind": kind, "metadata": {}, "items": list(items)}
+
+
+def both(value: object) -> LoadResult:
+    """The result of both ways in, decoded and raw, which must say the same."""
+    found, raw = load_values(value), load_raw(value)
+    assert lines(found.problems) == lines(raw.problems)
+    assert lines(found.warnings) == lines(raw.warnings)
+    assert len(found.objects) == len(raw.objects)
+    return found

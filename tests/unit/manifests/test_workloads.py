@@ -193,7 +193,7 @@ def test_a_daemon_set_has_a_pod_on_each_node() -> None:
 def test_a_workload_with_real_pods_makes_none(documents: list[dict[str, object]]) -> None:
     result = clean(load_values(*documents))
     assert len(pods(result)) == 1
-    assert lines(result.notes) == ["input: 1 workloads have their pods in the input"]
+    assert lines(result.notes) == ["input: workloads that have their pods in the input: 1"]
 
 
 @pytest.mark.parametrize(
