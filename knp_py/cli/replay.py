@@ -13,6 +13,7 @@ import typer
 from knp_py.adapters.captures import open_capture
 from knp_py.adapters.odd_links import find_ip
 from knp_py.cli.cluster import load_cluster
+from knp_py.cli.interrupt import InterruptibleInput
 from knp_py.cli.options import FqdnScope, Manifests, Output, OutputFormat, Scope, TrustedResolvers
 from knp_py.cli.render import notes, progress
 from knp_py.cli.replay_text import ConnectionPrinter, print_summary
@@ -32,7 +33,7 @@ EXAMPLES = """\
 knp replay capture.pcap --manifests policies/
 knp replay capture.pcap --manifests policies/ --verdict deny -o jsonl
 kubectl get pods,ns,nodes,svc,netpol,clusternetworkpolicy -A -o json > cluster.json
-tcpdump -i any -w - | knp replay - --manifests cluster.json
+tcpdump -i any -U -w - | knp replay - --manifests cluster.json
 knp replay yesterday.pcap --manifests policies/ --diff policies-new/
 knp replay capture.pcap --manifests policies/ --write verdicts/
 """
@@ -134,10 +135,11 @@ def command(
     problems: list[str] = []
     before = _Side(load_cluster(manifests), settings)
     after = _Side(load_cluster(diff), settings) if diff else None
-    records = _records(captures, problems)
-    if after is not None:
-        raise typer.Exit(_diff(before, after, records, verdict, output, problems))
     with ExitStack() as stack:
+        stdin = stack.enter_context(InterruptibleInput()) if "-" in captures else None
+        records = _records(captures, problems, stdin)
+        if after is not None:
+            raise typer.Exit(_diff(before, after, records, verdict, output, problems))
         on_packet: Callable[[Flow, Record], None] | None = None
         if write:
             # Here, because it imports scapy, which costs more than most replays.
@@ -176,13 +178,15 @@ class _Side:
         self.tally = Tally()
 
 
-def _records(captures: list[str], problems: list[str]) -> Iterator[Record]:
+def _records(
+    captures: list[str], problems: list[str], stdin: InterruptibleInput | None
+) -> Iterator[Record]:
     """The records of all captures, in time order when there are several."""
 
     def tell(name: str) -> Callable[[object], None]:
         return lambda problem: problems.append(f"{name}: {problem}")
 
-    streams = [open_capture(name, on_problem=tell(name)) for name in captures]
+    streams = [open_capture(name, on_problem=tell(name), stdin=stdin) for name in captures]
     if len(streams) == 1:
         return streams[0]
     return merge(*streams, key=lambda record: record[0])
