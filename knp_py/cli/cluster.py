@@ -2,28 +2,21 @@
 
 from collections.abc import Sequence
 
-from knp_py.adapters.documents import read_documents
+from knp_py.adapters.documents import load_manifests
 from knp_py.cli.render import note, notes
 from knp_py.engine.snapshot import Snapshot
 from knp_py.engine.state import ClusterState
-from knp_py.errors import ManifestError
-from knp_py.manifests.load import LoadResult, load
 from knp_py.model.changes import Change, Verb
 
 WARNINGS_SHOWN = 8
 
 
-def load_objects(paths: Sequence[str]) -> LoadResult:
-    """Every object of these paths. Raises ``ManifestError`` with every problem found."""
-    result = load(read_documents(paths))
-    if result.problems:
-        raise ManifestError([str(problem) for problem in result.problems])
-    return result
-
-
 def load_cluster(paths: Sequence[str]) -> Snapshot:
-    """The compiled cluster; warnings go to standard error, the first few in full."""
-    result = load_objects(paths)
+    """The compiled cluster; warnings go to standard error, the first few in full.
+
+    Raises ``ManifestError`` with every problem of every file.
+    """
+    result = load_manifests(paths)
     state = ClusterState()
     for obj in result.objects:
         state.apply(Change(Verb.APPLIED, obj))

@@ -7,7 +7,9 @@ judged and printed; a second Ctrl-C ends knp as usual.
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Self, cast
+
+from knp_py.adapters.captures import ByteStream
 
 
 class InterruptibleInput:
@@ -41,7 +43,7 @@ class InterruptibleInput:
             return b""
         try:
             self._reading = True
-            return sys.stdin.buffer.read1(size)
+            return cast("ByteStream", sys.stdin.buffer).read1(size)
         except _InterruptedReadError:
             return b""
         finally:
