@@ -6,12 +6,10 @@ from knp_py.audit.cells import Rule
 from knp_py.audit.findings import Collector, peer_path, port_path
 from knp_py.audit.rules import numbered_rules
 from knp_py.audit.view import View
-from knp_py.engine.state import DNS_NAMESPACE, DNS_SERVICE
+from knp_py.engine.surroundings import DNS_SERVICE
 from knp_py.model.objects import Pod, Service
 from knp_py.model.packet import protocol_name
 from knp_py.model.policy import Direction, NetworkPeer, PodPeer, Policy, PortRange
-
-_DNS = f"{DNS_NAMESPACE}/{DNS_SERVICE}"
 
 
 def check(view: View, found: Collector) -> None:
@@ -21,7 +19,7 @@ def check(view: View, found: Collector) -> None:
     addresses = {
         address: service
         for service in view.services
-        if service.key != _DNS  # NodeLocal DNSCache answers on that address itself
+        if service.key != DNS_SERVICE  # NodeLocal DNSCache answers on that address itself
         for address in (*service.cluster_ips, *service.external_ips)
     }
     by_port: dict[tuple[int, int], list[Service]] = {}

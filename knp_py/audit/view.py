@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from knp_py.audit.overlap import Overlap
 from knp_py.engine.identities import Identity, IdentityTable, NodeSelectorTable, SelectorTable
 from knp_py.engine.snapshot import Snapshot
-from knp_py.engine.state import DNS_LABEL, DNS_NAME, DNS_NAMESPACE, ClusterState
+from knp_py.engine.state import ClusterState
+from knp_py.engine.surroundings import is_cluster_resolver
 from knp_py.model.changes import Change, ClusterObject, Verb
 from knp_py.model.net import V4_BASE, V4_LAST, V6_LAST, parse_cidr, subtract
 from knp_py.model.objects import NAMESPACE_NAME_LABEL, Namespace, Node, Pod, Service
@@ -71,11 +72,7 @@ class View:
             self._hold(policy)
         self.all_pods: list[Pod] = list(self.snapshot.pods.values())
         self.pods: list[Pod] = [pod for pod in self.all_pods if pod.resolves and pod.ips]
-        self.dns_pods: list[Pod] = [
-            pod
-            for pod in self.pods
-            if pod.namespace == DNS_NAMESPACE and pod.labels.get(DNS_LABEL) == DNS_NAME
-        ]
+        self.dns_pods: list[Pod] = [pod for pod in self.pods if is_cluster_resolver(pod)]
         self.namespaces: dict[str, Namespace] = dict(self.snapshot.namespaces)
         self.nodes: list[Node] = list(self.snapshot.nodes.values())
         self.services: list[Service] = list(self.snapshot.services.values())

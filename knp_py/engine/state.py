@@ -5,41 +5,46 @@ rematches what they touch, reuses every chain whose policies are the same, and c
 the (flat) maps that changed, so that snapshots already handed out stay as they were.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain as concatenate
 from typing import TypeVar
 
+from knp_py.engine.addressbook import AddressBook
 from knp_py.engine.chains import Chain, ChainCompiler
 from knp_py.engine.identities import Identity, IdentityTable, NodeSelectorTable, SelectorTable
-from knp_py.engine.patterns import canonical_pattern
-from knp_py.engine.snapshot import EMPTY, NO_PORTS, Endpoint, Profile, Snapshot
+from knp_py.engine.policies import (
+    evaluation_order,
+    id_of,
+    name_patterns,
+    node_selectors,
+    pod_selectors,
+    subject_of,
+)
+from knp_py.engine.snapshot import EMPTY, Profile, Snapshot
+from knp_py.engine.surroundings import (
+    cluster_resolvers,
+    is_cluster_resolver,
+    network_bounds,
+    node_addresses,
+    node_ends,
+    service_ends,
+)
 from knp_py.model.changes import Change, Verb
-from knp_py.model.net import format_address, parse_address, parse_cidr, subtract
 from knp_py.model.objects import (
     NAMESPACE_NAME_LABEL,
-    ContainerPort,
     Namespace,
     Node,
     Pod,
     Service,
 )
 from knp_py.model.policy import (
-    Action,
     ClusterNetworkPolicy,
     Direction,
-    DomainPeer,
     NetworkPolicy,
-    NodePeer,
-    Peer,
     PodPeer,
     Policy,
     Tier,
 )
-from knp_py.model.selectors import LabelSelector
-
-# The address NodeLocal DNSCache listens on (semantics §6, trusted resolvers).
-NODE_LOCAL_DNS = parse_address("169.254.20.10")
-DNS_NAMESPACE, DNS_LABEL, DNS_NAME, DNS_SERVICE = "kube-system", "k8s-app", "kube-dns", "kube-dns"
 
 T = TypeVar("T")
 
@@ -57,6 +62,7 @@ class ClusterState:
         self._services: dict[str, Service] = {}
         self._cluster_policies: dict[str, ClusterNetworkPolicy] = {}
         self._network_policies: dict[str, NetworkPolicy] = {}
+        self._terminating: set[str] = set()  # namespaces on their way out
         self._held: set[str] = set()  # policies deleted while their namespace terminates
 
         self._selectors = SelectorTable()
@@ -70,18 +76,14 @@ class ClusterState:
         self._next_group = 1
 
         self._identity_of: dict[str, Identity] = {}  # pod uid → identity
-        self._claims: dict[int, tuple[str, ...]] = {}  # address → live pods that have it
-        self._port_maps: dict[
-            tuple[ContainerPort, ...], dict[tuple[int, int], tuple[str, ...]]
-        ] = {(): dict(NO_PORTS)}
-        self._endpoints: dict[int, Endpoint] = {}
+        self._addresses = AddressBook()
         self._profiles: dict[int, Profile] = {}
         self._patterns: frozenset[str] = frozenset()
-        self._clashes: dict[int, str] = {}
         self._dns_pods: dict[str, Pod] = {}
         self._node_ends: dict[int, Node] = {}
         self._node_addresses: dict[int, tuple[int, ...]] = {}
         self._network_bounds: tuple[int, ...] = ()
+        self._cluster_resolvers: frozenset[int] = frozenset()
 
         self._dirty_pods: dict[str, Pod | None] = {}  # uid → the pod as folded, None if new
         self._dirty_namespaces: set[str] = set()
@@ -113,7 +115,7 @@ class ClusterState:
                 self._dirty_services = True
                 _put(self._services, obj.key, obj, gone=gone)
             case ClusterNetworkPolicy():
-                self._dirty_policies[_policy_id(obj)] = None
+                self._dirty_policies[id_of(obj)] = None
                 _put(self._cluster_policies, obj.name, obj, gone=gone)
             case NetworkPolicy():
                 self._apply_network_policy(obj, gone=gone)
@@ -145,35 +147,38 @@ class ClusterState:
         if not self._pods_in[pod.namespace]:
             del self._pods_in[pod.namespace]
             self._drop_held(pod.namespace)
+            if pod.namespace not in self._namespaces:
+                self._terminating.discard(pod.namespace)
 
     def _apply_namespace(self, namespace: Namespace, *, gone: bool) -> None:
         name = namespace.name
         self._dirty_namespaces.add(name)
         _put(self._namespaces, name, namespace, gone=gone)
-        if not gone and not namespace.terminating:
+        if gone:
+            return  # its pods may outlive it: each kind has a watch of its own
+        if namespace.terminating:
+            self._terminating.add(name)
+        else:
+            self._terminating.discard(name)
             self._drop_held(name)
 
     def _apply_network_policy(self, policy: NetworkPolicy, *, gone: bool) -> None:
         key = policy.key
-        if gone:
-            home = self._namespaces.get(policy.namespace)
-            if home is not None and home.terminating and policy.namespace in self._pods_in:
-                # The API deletes a namespace's contents in any order; its pods must not
-                # be open in between (semantics §1).
-                if key in self._network_policies:
-                    self._held.add(key)
-                return
-            self._held.discard(key)
-        else:
-            self._held.discard(key)
-        self._dirty_policies[_policy_id(policy)] = None
+        if gone and policy.namespace in self._terminating and policy.namespace in self._pods_in:
+            # The API deletes a namespace's contents in any order; its pods must not be
+            # open in between (semantics §1).
+            if key in self._network_policies:
+                self._held.add(key)
+            return
+        self._held.discard(key)
+        self._dirty_policies[id_of(policy)] = None
         _put(self._network_policies, key, policy, gone=gone)
 
     def _drop_held(self, namespace: str) -> None:
         prefix = f"{namespace}/"
         for key in [k for k in self._held if k.startswith(prefix)]:
             self._held.discard(key)
-            self._dirty_policies[_policy_id(self._network_policies.pop(key))] = None
+            self._dirty_policies[id_of(self._network_policies.pop(key))] = None
 
     # -- snapshots out -----------------------------------------------------------------
 
@@ -218,36 +223,34 @@ class ClusterState:
             old = self._in_force.pop(policy_id, None)
             if old is not None:
                 released.append(old)
-                number = self._selectors.number(_subject(old))
+                number = self._selectors.number(subject_of(old))
                 self._by_subject[number].discard(policy_id)
-                stale.update(
-                    n for n, i in self._identities.by_number.items() if number in i.matched
-                )
+                stale.update(self._identities.matching(number))
             new = self._policy(policy_id)
             if new is None:
                 continue
             self._in_force[policy_id] = new
-            for peer in _pod_peers(new):
+            for peer in pod_selectors(new):
                 selector, is_new = self._selectors.hold(peer)
                 if is_new:
                     fresh.append(selector.number)
                     peers.append(peer)
-            for nodes in _node_peers(new):
+            for nodes in node_selectors(new):
                 self._dirty_nodes |= self._node_selectors.hold(nodes)
-            self._by_subject.setdefault(self._selectors.number(_subject(new)), set()).add(
+            self._by_subject.setdefault(self._selectors.number(subject_of(new)), set()).add(
                 policy_id
             )
         gone: set[int] = set()
         for policy in released:
-            for peer in _pod_peers(policy):
+            for peer in pod_selectors(policy):
                 number_gone = self._selectors.release(peer)
                 if number_gone is not None:
                     gone.add(number_gone)
                     self._by_subject.pop(number_gone, None)
-            for nodes in _node_peers(policy):
+            for nodes in node_selectors(policy):
                 self._node_selectors.release(nodes)
         if released:
-            changed = {_policy_id(p) for p in released}
+            changed = {id_of(p) for p in released}
             for key in [k for k in self._chains if not changed.isdisjoint(k[2])]:
                 del self._chains[key]
         if fresh or gone:
@@ -255,10 +258,8 @@ class ClusterState:
         for policy_id in self._dirty_policies:
             policy_now = self._in_force.get(policy_id)
             if policy_now is not None:
-                number = self._selectors.number(_subject(policy_now))
-                stale.update(
-                    n for n, i in self._identities.by_number.items() if number in i.matched
-                )
+                number = self._selectors.number(subject_of(policy_now))
+                stale.update(self._identities.matching(number))
         return bool(self._dirty_policies)
 
     def _rematch(self, fresh: list[int], gone: set[int], stale: set[int]) -> None:
@@ -281,13 +282,10 @@ class ClusterState:
                     stale.add(identity.number)
 
     def _fold_pods(self, stale: set[int]) -> None:
-        touched: set[int] = set()
         for uid, old in self._dirty_pods.items():
             pod = self._pods.get(uid)
             if old is not None:
-                for address in old.ips:
-                    self._unclaim(address, uid)
-                    touched.add(address)
+                self._addresses.release(old)
             before = self._identity_of.pop(uid, None)
             self._dns_pods.pop(uid, None)
             if pod is not None and pod.resolves and pod.ips:
@@ -300,44 +298,13 @@ class ClusterState:
                 self._identity_of[uid] = identity
                 if fresh:
                     stale.add(identity.number)
-                if pod.namespace == DNS_NAMESPACE and pod.labels.get(DNS_LABEL) == DNS_NAME:
+                if is_cluster_resolver(pod):
                     self._dns_pods[uid] = pod
-                for address in pod.ips:
-                    self._claims[address] = (*self._claims.get(address, ()), uid)
-                    touched.add(address)
+                self._addresses.claim(pod)
             if before is not None and self._identities.drop(before):
                 stale.discard(before.number)
                 self._profiles.pop(before.number, None)
-        for address in touched:
-            self._settle(address)
-
-    def _unclaim(self, address: int, uid: str) -> None:
-        left = tuple(u for u in self._claims.get(address, ()) if u != uid)
-        if left:
-            self._claims[address] = left
-        else:
-            self._claims.pop(address, None)
-
-    def _settle(self, address: int) -> None:
-        """Decide whose address it is: the latest created, ties by UID (semantics §1)."""
-        claims = self._claims.get(address, ())
-        self._clashes.pop(address, None)
-        if not claims:
-            self._endpoints.pop(address, None)
-            return
-        pod = self._pods[claims[0]]
-        if len(claims) > 1:
-            live = sorted((self._pods[u] for u in claims), key=lambda p: (p.created, p.uid))
-            pod = live[-1]
-            others = ", ".join(p.key for p in live[:-1])
-            self._clashes[address] = (
-                f"{format_address(address)} belongs to {pod.key}, created last; "
-                f"also claimed by {others}"
-            )
-        ports = self._port_maps.get(pod.ports)
-        if ports is None:
-            ports = self._port_maps[pod.ports] = _port_map(pod.ports)
-        self._endpoints[address] = Endpoint(pod, self._identity_of[pod.uid].number, ports)
+        self._addresses.settle(lambda pod: self._identity_of[pod.uid].number)
 
     def _fold_profiles(self, stale: set[int]) -> None:
         for number in stale:
@@ -370,8 +337,8 @@ class ClusterState:
                     tiers.setdefault(Tier.NETWORK_POLICY, []).append(policy)
         chains: list[tuple[Tier, Chain]] = []
         for tier in sorted(tiers):
-            policies = sorted(tiers[tier], key=_order)
-            key = (tier, direction, tuple(_policy_id(p) for p in policies))
+            policies = sorted(tiers[tier], key=evaluation_order)
+            key = (tier, direction, tuple(id_of(p) for p in policies))
             compiled = self._chains.get(key)
             if compiled is None:
                 compiled = self._compiler.compile(tuple(policies), tier, direction)
@@ -400,11 +367,16 @@ class ClusterState:
         nodes = first or self._dirty_nodes
         services = first or self._dirty_services
         pods = first or pods
+        policies = first or policies
         if nodes:
-            self._node_ends, self._node_addresses = self._node_maps()
-            self._network_bounds = self._pod_network_bounds()
-        if first or policies:
-            self._patterns = self._all_patterns()
+            self._node_ends = node_ends(self._nodes)
+            self._node_addresses = node_addresses(self._nodes, self._node_selectors)
+            self._network_bounds = network_bounds(self._nodes)
+        if policies:
+            self._patterns = name_patterns(self._cluster_policies.values())
+        if pods or services:
+            self._cluster_resolvers = cluster_resolvers(self._dns_pods.values(), self._services)
+        clashes = self._addresses.clashes
         return Snapshot(
             generation=self._generation,
             pods=dict(self._pods) if pods else base.pods,
@@ -414,65 +386,16 @@ class ClusterState:
             services=dict(self._services) if services else base.services,
             cluster_policies=dict(self._cluster_policies) if policies else base.cluster_policies,
             network_policies=dict(self._network_policies) if policies else base.network_policies,
-            endpoints=dict(self._endpoints) if pods else base.endpoints,
+            endpoints=dict(self._addresses.endpoints) if pods else base.endpoints,
             profiles=dict(self._profiles),
             node_ends=self._node_ends,
             node_addresses=self._node_addresses,
-            service_ends=self._service_map() if services else base.service_ends,
+            service_ends=service_ends(self._services) if services else base.service_ends,
             network_bounds=self._network_bounds,
             patterns=self._patterns,
-            cluster_resolvers=self._cluster_resolvers(),
-            warnings=tuple(self._clashes[a] for a in sorted(self._clashes)),
+            cluster_resolvers=self._cluster_resolvers,
+            warnings=tuple(clashes[a] for a in sorted(clashes)),
         )
-
-    def _node_maps(self) -> tuple[dict[int, Node], dict[int, tuple[int, ...]]]:
-        ends: dict[int, Node] = {}
-        addresses: dict[int, tuple[int, ...]] = {}
-        for name in sorted(self._nodes):
-            node = self._nodes[name]
-            for address in node.ips:
-                ends.setdefault(address, node)
-            matched = self._node_selectors.matching(node.labels)
-            for address in node.all_ips if matched else ():
-                addresses[address] = tuple(sorted({*addresses.get(address, ()), *matched}))
-        return ends, addresses
-
-    def _pod_network_bounds(self) -> tuple[int, ...]:
-        ranges = [
-            r
-            for node in self._nodes.values()
-            for c in node.pod_cidrs
-            for r in parse_cidr(c).ranges
-        ]
-        return tuple(edge for lo, hi in subtract(ranges, []) for edge in (lo, hi + 1))
-
-    def _service_map(self) -> dict[int, Service]:
-        return {
-            address: service
-            for _, service in sorted(self._services.items())
-            for address in (*service.cluster_ips, *service.external_ips)
-        }
-
-    def _all_patterns(self) -> frozenset[str]:
-        written = (
-            name
-            for policy in self._cluster_policies.values()
-            for rule in policy.rules[Direction.EGRESS]
-            if rule.action is Action.ACCEPT
-            for peer in rule.peers
-            if isinstance(peer, DomainPeer)
-            for name in peer.names
-        )
-        return frozenset(p for p in map(canonical_pattern, written) if p is not None)
-
-    def _cluster_resolvers(self) -> frozenset[int]:
-        found = {NODE_LOCAL_DNS}
-        for pod in self._dns_pods.values():
-            found.update(pod.ips)
-        service = self._services.get(f"{DNS_NAMESPACE}/{DNS_SERVICE}")
-        if service is not None:
-            found.update(service.cluster_ips)
-        return frozenset(found)
 
     def _policy(self, policy_id: str) -> Policy | None:
         kind, key = policy_id.split(":", 1)
@@ -492,43 +415,3 @@ def _put(table: dict[str, T], key: str, obj: T, *, gone: bool) -> None:
         table.pop(key, None)
     else:
         table[key] = obj
-
-
-def _policy_id(policy: Policy) -> str:
-    return f"c:{policy.name}" if isinstance(policy, ClusterNetworkPolicy) else f"n:{policy.key}"
-
-
-def _order(policy: Policy) -> tuple[int, str]:
-    """Priority, ties by name: the API leaves ties open, we are deterministic."""
-    if isinstance(policy, ClusterNetworkPolicy):
-        return (policy.priority, policy.name)
-    return (0, policy.key)
-
-
-def _subject(policy: Policy) -> PodPeer:
-    if isinstance(policy, ClusterNetworkPolicy):
-        return policy.subject
-    return PodPeer(pods=policy.pods, namespace=policy.namespace)
-
-
-def _peers(policy: Policy) -> Iterator[Peer]:
-    for rules in policy.rules:
-        for rule in rules or ():
-            yield from rule.peers or ()
-
-
-def _pod_peers(policy: Policy) -> list[PodPeer]:
-    """The subject and every pod peer: what must be numbered while the policy is in force."""
-    return [_subject(policy), *(p for p in _peers(policy) if isinstance(p, PodPeer))]
-
-
-def _node_peers(policy: Policy) -> list[LabelSelector]:
-    return [p.nodes for p in _peers(policy) if isinstance(p, NodePeer)]
-
-
-def _port_map(ports: tuple[ContainerPort, ...]) -> dict[tuple[int, int], tuple[str, ...]]:
-    found: dict[tuple[int, int], tuple[str, ...]] = {}
-    for port in ports:
-        key = (port.protocol, port.port)
-        found[key] = (*found.get(key, ()), port.name)
-    return found

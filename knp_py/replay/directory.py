@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from knp_py.engine.snapshot import EMPTY, Snapshot
-from knp_py.engine.state import DNS_NAMESPACE, DNS_SERVICE, NODE_LOCAL_DNS
+from knp_py.engine.surroundings import DNS_SERVICE, NODE_LOCAL_DNS
 from knp_py.errors import ScenarioError
 from knp_py.manifests.problems import did_you_mean
 from knp_py.model.net import format_address
@@ -167,7 +167,7 @@ class Directory:
         return sorted(found, key=lambda pod: pod.key)
 
     def _cluster_dns(self, pod: Pod) -> tuple[Place, ...]:
-        service = self._snapshot.services.get(f"{DNS_NAMESPACE}/{DNS_SERVICE}")
+        service = self._snapshot.services.get(DNS_SERVICE)
         if service is not None and service.selector:
             return self.service_places(service)
         pods = sorted(self._snapshot.cluster_resolvers - {NODE_LOCAL_DNS})
@@ -175,7 +175,7 @@ class Directory:
             raise UnanswerableError(
                 "from",
                 f"the pod {pod.key} asks the cluster's resolver, and the manifests have neither a"
-                f" Service {DNS_NAMESPACE}/{DNS_SERVICE} nor pods labelled k8s-app: kube-dns",
+                f" Service {DNS_SERVICE} nor pods labelled k8s-app: kube-dns",
             )
         return tuple(map(self.place, pods))
 

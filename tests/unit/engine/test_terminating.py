@@ -1,6 +1,5 @@
 """Things on their way out: while they are there, their policies hold (semantics §1)."""
 
-import pytest
 from helpers import builders as b
 from helpers.builders import allow, cnp, deny, netpol, select
 from helpers.world import line, loaded
@@ -105,7 +104,6 @@ def test_a_namespace_that_comes_back_begins_anew() -> None:
     assert watched.ask(again, EXT) == OPEN
 
 
-@pytest.mark.xfail(reason="the policy goes as soon as its namespace's object has gone")
 def test_a_policys_end_told_after_its_namespaces_leaves_its_pods_closed() -> None:
     # Each kind has a watch of its own: the namespace's end may be told first.
     watched = Watched(b.namespace("x"), A, CLOSED, b.namespace("x", terminating=True))
