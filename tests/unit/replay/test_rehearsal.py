@@ -222,10 +222,7 @@ def test_a_fault_says_which_policies_were_considered() -> None:
     assert found.faults == ("expected allow, got deny: egress: Admin deny, rule 0",)
     assert found.why == (
         "considered for egress of a/public:",
-        (
-            "  Admin github (priority 20): rule 0 Accept: no matching name is learned for the"
-            " destination"
-        ),
+        "  Admin github (priority 20): rule 0 Accept: no such name is learned for it",
         "  Admin deny (priority 100): rule 0 Deny: decided",
         "  so egress: Admin deny, rule 0",
     )
