@@ -152,6 +152,18 @@ def print_table(
     )
 
 
+def print_wrapped(
+    text: str, indent: int, *, style: str = "", stream: IO[str] | None = None
+) -> None:
+    """A text of any length behind ``indent`` blanks, within ``WIDTH`` where its words allow."""
+    out = stream or sys.stdout
+    paint = style if style and colours(out) else ""
+    for line in textwrap.wrap(
+        clean(text), WIDTH - indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]:
+        print(" " * indent + _paint(line, paint), file=out)
+
+
 class StreamTable:
     """A table whose rows come one by one: the header first, then each row at once."""
 

@@ -14,8 +14,8 @@ from knp_py.cli.render import (
     Column,
     StreamTable,
     clean,
-    colours,
     print_table,
+    print_wrapped,
     verdict_cell,
 )
 from knp_py.engine.flows import Flow
@@ -35,7 +35,7 @@ _COLUMNS = (
     Column("verdict", 7),
     Column("connection"),
 )
-_INDENT = " " * 28
+_INDENT = 28
 
 
 class Changed(msgspec.Struct):
@@ -121,18 +121,9 @@ class ConnectionPrinter:
         )
 
     def _why(self, text: str, note: str | None) -> None:
-        _wrapped(text, dim=True)
+        print_wrapped(text, _INDENT, style="dim")
         if note is not None:
-            _wrapped(f"note: {note}", dim=False)
-
-
-def _wrapped(text: str, *, dim: bool) -> None:
-    lines = textwrap.wrap(
-        clean(text), WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False
-    )
-    for line in lines:
-        shown = f"\033[2m{line}\033[0m" if dim and colours(sys.stdout) else line
-        print(f"{_INDENT}{shown}")
+            print_wrapped(f"note: {note}", _INDENT)
 
 
 def connection_text(flow: Flow) -> str:

@@ -1,5 +1,6 @@
 """``knp test``: scenarios, the unit tests of policy."""
 
+import os
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from knp_py.cli.render import (
     note,
     notes,
     print_json,
+    print_wrapped,
     verdict_cell,
 )
 from knp_py.engine.resolvers import parse_trust
@@ -41,7 +43,8 @@ knp test policies/tests/ --junit report.xml
 helm template chart/ | knp test tests/egress.yaml --manifests -
 """
 
-_TITLES = ("", "FROM", "TO", "VERDICT", "DECIDED BY")
+_COLUMNS = (Column("", 4), Column("", 7), Column(""))
+_INDENT = 15
 
 
 def command(
@@ -91,9 +94,16 @@ def command(
     if problems:
         raise ManifestError(problems)
     beside = read_documents(manifests) if manifests else []
-    if files.ignored:
-        count = len(files.ignored)
-        note(f"ignored {count} YAML {'file' if count == 1 else 'files'} without steps")
+    read = {
+        os.path.realpath(document.origin.source)
+        for _, documents in found
+        for listed in documents.values()
+        for document in listed
+    }
+    ignored = [file for file in files.ignored if os.path.realpath(file) not in read]
+    if ignored:
+        rest = f" and {len(ignored) - 1} more" if len(ignored) > 1 else ""
+        note(f"ignored {ignored[0]}{rest}: no steps, and no scenario names it")
     results = [
         rehearse(scenario, documents, trust=trust, scope=scope.value, beside=beside)
         for scenario, documents in found
@@ -150,37 +160,26 @@ def _print_documents(results: Sequence[Result], output: OutputFormat) -> None:
 
 
 def _print_result(result: Result) -> None:
-    rows = [_row(check) for check in result.checks]
-    widths = [
-        max(map(len, (title, *(row[index].text for row in rows))))
-        for index, title in enumerate(_TITLES)
-    ]
-    table = StreamTable(
-        [Column(title, width) for title, width in zip(_TITLES, widths, strict=True)]
-    )
+    """Two lines an expectation: what came of it, and who decided."""
     print(clean(f"{result.scenario.name} ({result.scenario.origin})"))
-    blank = ("",) * (len(_TITLES) - 1)
+    table = StreamTable(_COLUMNS, header=False)
     for step in result.steps:
         if step.checks:
-            table.row(Cell(step.step.name, "bold"), *blank)
+            print_wrapped(step.step.name, 0, style="bold")
         for check in step.checks:
-            table.row(*_row(check))
+            each, outcome = check.expectation, check.outcome
+            ends = f"{each.source.text} → {each.destination}"
+            if outcome is None:
+                message = "" if check.problem is None else check.problem.message
+                table.row(Cell("ERR", "error"), "", ends)
+                print_wrapped(message, _INDENT, style="error")
+                continue
+            mark = Cell("ok", "allow") if check.met else Cell("FAIL", "error")
+            table.row(mark, verdict_cell(outcome.verdict.value), ends)
+            print_wrapped(outcome_text(each, outcome), _INDENT, style="dim")
             for line in _details(check):
-                print(f"      {clean(line)}")
+                print(f"{' ' * _INDENT}{clean(line)}")
     print()
-
-
-def _row(check: Check) -> tuple[Cell, ...]:
-    each, outcome = check.expectation, check.outcome
-    ends = (Cell(each.source.text), Cell(each.destination))
-    if outcome is None:
-        message = "" if check.problem is None else check.problem.message
-        return Cell("ERR", "error"), *ends, Cell("?", "error"), Cell(message)
-    mark = Cell("ok", "allow") if check.met else Cell("FAIL", "error")
-    verdict = verdict_cell(outcome.verdict.value)
-    if outcome.verdict is not each.verdict:
-        verdict = Cell(f"{outcome.verdict.value}, not {each.verdict.value}", "error")
-    return mark, *ends, verdict, Cell(outcome_text(each, outcome))
 
 
 def _details(check: Check) -> list[str]:
