@@ -98,10 +98,11 @@ def command(
     resolve_services: Annotated[
         bool,
         typer.Option(
-            "--resolve-services",
-            help="Judge a Service's address by the pods behind it, as after destination NAT.",
+            "--resolve-services/--no-resolve-services",
+            help="Judge a Service's address by the pods behind it, as policy does after"
+            " destination NAT, or as the address it is.",
         ),
-    ] = False,
+    ] = True,
     allow_special: Annotated[
         str,
         typer.Option(
@@ -130,11 +131,13 @@ def command(
     )
     if diff and (write or summary_only):
         raise InputError("--diff prints what changes: it goes with neither --write nor --summary")
+    if len(set(captures)) < len(captures):
+        raise InputError("the same capture is given twice")
     if "-" in captures and "-" in [*manifests, *(diff or [])]:
         raise InputError("standard input cannot be both the capture and the manifests")
     problems: list[str] = []
     before = _Side(load_cluster(manifests), settings)
-    after = _Side(load_cluster(diff), settings) if diff else None
+    after = _other_side(before, diff, settings) if diff else None
     with ExitStack() as stack:
         stdin = stack.enter_context(InterruptibleInput()) if "-" in captures else None
         records = _records(captures, problems, stdin)
@@ -178,6 +181,17 @@ class _Side:
         self.tally = Tally()
 
 
+def _other_side(before: _Side, paths: list[str], settings: Settings) -> _Side:
+    """What ``--diff`` names is a whole set: without pods nothing could ever change."""
+    after = _Side(load_cluster(paths), settings)
+    if before.snapshot.pods and not after.snapshot.pods:
+        raise InputError(
+            f"--diff {' '.join(paths)}: holds no pods; it stands for all manifests, not for those"
+            " that change: repeat it for the pods too (--diff pods.json --diff policies/)"
+        )
+    return after
+
+
 def _records(
     captures: list[str], problems: list[str], stdin: InterruptibleInput | None
 ) -> Iterator[Record]:
@@ -214,7 +228,7 @@ def _judge(
 ) -> None:
     replay = Replay(side.datapath, odd_link=find_ip)
     flows = _with_progress(replay.run(records, on_packet), replay)
-    printer = ConnectionPrinter(output)
+    printer = ConnectionPrinter(output, replay)
     for flow in flows:
         side.tally.add(flow)
         if not quiet and (verdict is None or flow.decision.verdict.value == verdict.value):
@@ -222,7 +236,13 @@ def _judge(
     summary = side.tally.summary(replay, side.snooper.counts, problems)
     printer.end(summary)
     if output is not OutputFormat.JSON:
-        print_summary(summary, side.snapshot, side.snooper.events, to_stderr=printer.lines_only)
+        print_summary(
+            summary,
+            side.snapshot,
+            side.snooper.events,
+            unlisted=printer.unlisted,
+            to_stderr=printer.lines_only,
+        )
 
 
 def _diff(
@@ -238,7 +258,7 @@ def _diff(
     first, second = tee(records)
     old = Replay(before.datapath, odd_link=find_ip)
     new = Replay(after.datapath, odd_link=find_ip)
-    printer = ConnectionPrinter(output, diff=True)
+    printer = ConnectionPrinter(output, new, diff=True)
     changed = 0
     pairs = zip(_with_progress(old.run(first), old), new.run(second), strict=True)
     for was, now in pairs:

@@ -18,15 +18,19 @@ from knp_py.cli.render import (
     print_wrapped,
     verdict_cell,
 )
+from knp_py.engine.datapath import IPV6_CONTROL
 from knp_py.engine.flows import Flow
 from knp_py.engine.snapshot import Snapshot
 from knp_py.engine.snoop import DnsEvent
+from knp_py.model.decision import Verdict
 from knp_py.model.net import format_address, is_v4
 from knp_py.model.objects import Pod
 from knp_py.model.packet import protocol_name
 from knp_py.replay.records import flow_record
+from knp_py.replay.runner import Replay
 from knp_py.replay.summary import Summary
 from knp_py.verdicts.record import NO_PORTS, Record, encode
+from knp_py.verdicts.times import timestamp
 from knp_py.verdicts.words import decision_text
 
 _COLUMNS = (
@@ -52,10 +56,11 @@ class ConnectionPrinter:
     ``lines_only`` says that standard output holds JSON lines and nothing else.
     """
 
-    def __init__(self, output: OutputFormat, *, diff: bool = False) -> None:
+    def __init__(self, output: OutputFormat, replay: Replay, *, diff: bool = False) -> None:
         self._output = output
-        self._table = StreamTable(_COLUMNS)
-        self._begin: float | None = None
+        self._replay = replay
+        self._table: StreamTable | None = None
+        self.unlisted = 0  # IPv6 housekeeping, which nobody wants in a table
         self._written = 0
         self._key = "changes" if diff else "connections"
         self.lines_only = output is OutputFormat.JSONL
@@ -63,8 +68,11 @@ class ConnectionPrinter:
     def connection(self, flow: Flow) -> None:
         """One connection."""
         if self._output is OutputFormat.TABLE:
+            if flow.decision.decided_by is IPV6_CONTROL:
+                self.unlisted += 1
+                return
             self._row(flow, verdict_cell(flow.decision.verdict.value))
-            self._why(decision_text(flow.decision), flow.note)
+            self._why(decision_text(flow.decision), flow)
         else:
             self._json(encode(flow_record(flow)))
 
@@ -73,8 +81,8 @@ class ConnectionPrinter:
         if self._output is OutputFormat.TABLE:
             self._row(after, verdict_cell(after.decision.verdict.value))
             was, now = before.decision, after.decision
-            self._why(f"was {was.verdict.value}: {decision_text(was)}", None)
-            self._why(f"now {now.verdict.value}: {decision_text(now)}", after.note)
+            self._why(f"was {was.verdict.value}: {decision_text(was)}")
+            self._why(f"now {now.verdict.value}: {decision_text(now)}", after)
         else:
             changed = Changed(after.number, flow_record(before), flow_record(after))
             self._json(msgspec.json.encode(changed))
@@ -114,41 +122,62 @@ class ConnectionPrinter:
             sys.stdout.write(document.decode() + "\n")
 
     def _row(self, flow: Flow, verdict: Cell) -> None:
-        if self._begin is None:
-            self._begin = flow.first
-        self._table.row(
-            str(flow.number), f"{flow.first - self._begin:.6f}", verdict, connection_text(flow)
-        )
+        if self._table is None:
+            print(f"time counts from {timestamp(self._replay.first_ns)}")
+            self._table = StreamTable(_COLUMNS)
+        since = flow.first - self._replay.first_ns * 1e-9
+        snapshot = self._replay.datapath.engine.snapshot
+        text = connection_text(flow, snapshot)
+        if len(text) <= WIDTH - _INDENT:
+            self._table.row(str(flow.number), f"{since:.6f}", verdict, text)
+            return
+        source, _, target = text.partition(" → ")
+        self._table.row(str(flow.number), f"{since:.6f}", verdict, source)
+        print_wrapped(f"→ {target}", _INDENT)
 
-    def _why(self, text: str, note: str | None) -> None:
+    def _why(self, text: str, flow: Flow | None = None) -> None:
         print_wrapped(text, _INDENT, style="dim")
-        if note is not None:
-            print_wrapped(f"note: {note}", _INDENT)
+        if flow is None:
+            return
+        if flow.note is not None:
+            print_wrapped(f"note: {flow.note}", _INDENT)
+        if flow.decision.verdict is Verdict.DENY and flow.reply.packets:
+            print_wrapped("note: yet it was answered in the capture", _INDENT)
 
 
-def connection_text(flow: Flow) -> str:
+def connection_text(flow: Flow, snapshot: Snapshot) -> str:
     """``shop/web:40312 → 140.82.121.4:443 TCP (github.com)``."""
     key = flow.key
     protocol = protocol_name(key.protocol)
     ports = protocol not in NO_PORTS
-    source = end_text(flow.pod, key.src, key.sport if ports else None)
-    target = end_text(flow.target, key.dst, key.dport if ports else None)
+    source = _end_text(flow.pod, key.src, key.sport if ports else None, snapshot)
+    target = _end_text(flow.target, key.dst, key.dport if ports else None, snapshot)
+    if flow.service is not None:
+        target = f"Service {flow.service.key} ({target})"
     names = f" ({', '.join(flow.names)})" if flow.names else ""
     return f"{source} → {target} {protocol}{names}"
 
 
-def end_text(pod: Pod | None, address: int, port: int | None) -> str:
-    """A pod's name or an address, with the port."""
+def _end_text(pod: Pod | None, address: int, port: int | None, snapshot: Snapshot) -> str:
+    """A pod's or node's name or an address, with the port."""
     text = format_address(address)
+    node = snapshot.node_at(address)
     if pod is not None:
         text = pod.key
+    elif node is not None:
+        text = f"node {node.name}"
     elif port is not None and not is_v4(address):
         text = f"[{text}]"
     return text if port is None else f"{text}:{port}"
 
 
 def print_summary(
-    summary: Summary, snapshot: Snapshot, events: Iterable[DnsEvent], *, to_stderr: bool
+    summary: Summary,
+    snapshot: Snapshot,
+    events: Iterable[DnsEvent],
+    *,
+    unlisted: int,
+    to_stderr: bool,
 ) -> None:
     """The counts, for people."""
     out = sys.stderr if to_stderr else sys.stdout
@@ -169,6 +198,23 @@ def print_summary(
             ],
             stream=out,
         )
+    if unlisted:
+        _say(
+            f"Not listed above: {unlisted:,} of IPv6 neighbour and listener discovery.",
+            out,
+        )
+    if summary.denied_but_answered:
+        _say(
+            f"Denied here, yet answered in the capture: {summary.denied_but_answered:,}. These"
+            " policies were not in force there, or nothing enforced them.",
+            out,
+        )
+    if summary.service_connections:
+        _say(
+            f"To a Service's address, before destination NAT: {summary.service_connections:,}."
+            " The same connection shows again where it has been translated.",
+            out,
+        )
     if summary.connections and not summary.pod_connections:
         _say(
             "No address in this capture is a pod of these manifests, so no policy applies to it."
@@ -182,8 +228,10 @@ def print_summary(
 
 def _dns(summary: Summary, events: Iterable[DnsEvent], out: IO[str]) -> None:
     if summary.dns:
-        counts = ", ".join(f"{reason} {n:,}" for reason, n in summary.dns.items())
-        _say(f"DNS answers: {counts}", out)
+        counts = dict(summary.dns)
+        addresses = counts.pop("addresses", 0)
+        words = ", ".join(f"{reason} {n:,}" for reason, n in counts.items())
+        _say(f"DNS answers: {words} (addresses learned: {addresses:,})", out)
     shown: set[tuple[str, str | None]] = set()
     for event in events:
         if (event.reason, event.hint) in shown:

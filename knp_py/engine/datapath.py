@@ -40,14 +40,14 @@ MIDSTREAM = "midstream: the capture does not hold the connection's beginning"
 # Neighbour and router discovery (RFC 4861) and multicast listener discovery (RFC 2710,
 # RFC 3810): without them IPv6 does not work, so they are never judged (semantics §5).
 IPV6_MUST_PASS = frozenset({130, 131, 132, 133, 134, 135, 136, 137, 143})
-_IPV6_CONTROL = Ruling(
+IPV6_CONTROL = Ruling(
     True,
     Direction.EGRESS,
     Tier.DEFAULT,
     action="Accept",
     reason="IPv6 neighbour, router and listener discovery always passes",
 )
-_ALLOW_CONTROL = Decision(Verdict.ALLOW, None, None, _IPV6_CONTROL, _IPV6_CONTROL.reason)
+_ALLOW_CONTROL = Decision(Verdict.ALLOW, None, None, IPV6_CONTROL, IPV6_CONTROL.reason)
 _UNKNOWN_MIDSTREAM = Decision(Verdict.UNKNOWN, None, None, None, MIDSTREAM)
 # What the short road reads, in one go: first byte, length, (IPv4) fragment field, protocol,
 # addresses and ports as they lie there, and the byte that holds a TCP header's flags.
@@ -295,11 +295,11 @@ class Datapath:
         if packet.protocol == Proto.ICMPV6 and packet.icmp_type in IPV6_MUST_PASS:
             flow.decision = _ALLOW_CONTROL
             return flow
-        service = None if flow.target else snapshot.service_at(packet.dst)
-        if service is None:
+        flow.service = None if flow.target else snapshot.service_at(packet.dst)
+        if flow.service is None:
             flow.decision = self.engine.evaluate(packet, now=now)
         else:
-            self._judge_service(flow, packet, service, now)
+            self._judge_service(flow, packet, flow.service, now)
         return flow
 
     def _judge_service(self, flow: Flow, packet: Packet, service: Service, now: float) -> None:
@@ -327,13 +327,15 @@ class Datapath:
             for b in found
         ]
         flow.decision = decisions[0]
-        flow.target = found[0].pod
-        flow.note = f"the Service {service.key}: judged at {found[0].pod.key}"
+        at = found[0]
+        more = f" and {len(found) - 1} more alike" if len(found) > 1 else ""
+        flow.note = f"judged at {at.pod.key}:{at.port}{more}, the pods behind the Service"
         if len({d.verdict for d in decisions}) > 1:
             words = ", ".join(
                 f"{b.pod.key} {d.verdict.value}" for b, d in zip(found, decisions, strict=True)
             )
-            reason = f"the backends of the Service {service.key} differ: {words}"
+            flow.note = None
+            reason = f"the pods behind the Service {service.key} differ: {words}"
             flow.decision = Decision(Verdict.UNKNOWN, None, None, None, reason)
 
     def _dns(self, side: Side, packet: Packet, now: float) -> None:

@@ -29,7 +29,7 @@ OWN_NODE = Ruling(
     Direction.INGRESS,
     Tier.NETWORK_POLICY,
     action="Accept",
-    reason="NetworkPolicy always allows traffic from the pod's own node",
+    reason="traffic from the pod's own node always passes",
 )
 DEFAULTS = (
     Ruling(True, Direction.EGRESS, Tier.DEFAULT, action="Accept"),

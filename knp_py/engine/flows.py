@@ -14,7 +14,7 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from knp_py.model.decision import Decision
-from knp_py.model.objects import Pod
+from knp_py.model.objects import Pod, Service
 from knp_py.model.packet import ACK, FIN, RST, SYN, Packet, Proto
 
 TCP_OPENING = 120.0
@@ -81,8 +81,9 @@ class Flow:
     ``number`` counts connections from 1. ``first`` and ``last`` are packet times in the
     caller's clock; ``idle`` is how long it may be silent. ``midstream`` says that a TCP
     connection's beginning is not in the capture. ``pod`` is the pod that opened it,
-    ``target`` the pod it goes to; ``names`` are those ``pod`` had learned for the other end.
-    ``note`` is what else a reader of the verdict should know.
+    ``target`` the pod it goes to, ``service`` the Service whose address that is; ``names``
+    are those ``pod`` had learned for the other end. ``note`` is what else a reader of the
+    verdict should know.
     """
 
     __slots__ = (
@@ -101,6 +102,7 @@ class Flow:
         "pod",
         "quick",
         "reply",
+        "service",
         "target",
     )
 
@@ -118,6 +120,7 @@ class Flow:
         self.names: tuple[str, ...] = ()
         self.pod: Pod | None = None
         self.target: Pod | None = None
+        self.service: Service | None = None
         self.original = Side(self, original=True)
         self.reply = Side(self, original=False)
         self.quick: list[tuple[int, bytes]] = []

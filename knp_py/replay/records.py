@@ -24,6 +24,7 @@ def flow_record(flow: Flow) -> Record:
             octets=flow.bytes,
             names=flow.names,
             note=flow.note,
+            service=None if flow.service is None else flow.service.key,
         ),
     )
 

@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 
 from knp_py.engine.flows import Flow
+from knp_py.model.decision import Verdict
 from knp_py.replay.runner import Replay
 from knp_py.verdicts.words import decision_text
 
@@ -23,7 +24,8 @@ class DeciderCount(msgspec.Struct):
 class Summary(msgspec.Struct):
     """The counts of one replay; ``seconds`` is packet time from first to last.
 
-    ``pod_connections`` are those with a pod at either end; ``skipped`` counts frames
+    ``pod_connections`` are those with a pod at either end, ``service_connections`` those to
+    a Service's address, before destination NAT; ``skipped`` counts frames
     without IP, ``unreadable`` packets without a readable IP header, ``unparsed`` those
     judged on their addresses alone; ``evicted`` connections were given up early.
     """
@@ -32,6 +34,8 @@ class Summary(msgspec.Struct):
     packets: int
     seconds: float
     pod_connections: int
+    service_connections: int
+    denied_but_answered: int
     verdicts: dict[str, int]
     deciders: list[DeciderCount]
     skipped: dict[str, int]
@@ -50,6 +54,8 @@ class Tally:
         self._verdicts: Counter[str] = Counter({"allow": 0, "deny": 0, "unknown": 0})
         self._deciders: dict[tuple[str, str], DeciderCount] = {}
         self._pods = 0
+        self._services = 0
+        self._answered = 0
 
     def add(self, flow: Flow) -> None:
         """One more connection."""
@@ -58,6 +64,10 @@ class Tally:
         self._verdicts[verdict] += 1
         if flow.pod is not None or flow.target is not None:
             self._pods += 1
+        if flow.service is not None:
+            self._services += 1
+        if decision.verdict is Verdict.DENY and flow.reply.packets:
+            self._answered += 1
         bare = decision if not decision.grants else msgspec.structs.replace(decision, grants=())
         key = (verdict, decision_text(bare))
         count = self._deciders.get(key)
@@ -74,6 +84,8 @@ class Tally:
             packets=replay.packets,
             seconds=(replay.last_ns - replay.first_ns) * 1e-9,
             pod_connections=self._pods,
+            service_connections=self._services,
+            denied_but_answered=self._answered,
             verdicts=dict(self._verdicts),
             deciders=sorted(
                 self._deciders.values(), key=lambda d: (-d.connections, d.verdict, d.decided_by)

@@ -116,7 +116,8 @@ class FlowFacts(NamedTuple):
     ``ts_ns`` is nanoseconds since the epoch at its first packet, ``src`` and ``dst``
     address integers, ``protocol`` an IP protocol number, ``octets`` the sum of IP lengths
     so far. ``names`` are those the source had learned for the destination; ``note`` is what
-    else the reader should know, said with the reason.
+    else the reader should know, said with the reason. ``service`` is the Service that ``dst``
+    is the address of, before destination NAT.
     """
 
     ts_ns: int
@@ -132,6 +133,7 @@ class FlowFacts(NamedTuple):
     octets: int = 0
     names: tuple[str, ...] = ()
     note: str | None = None
+    service: str | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -210,6 +212,7 @@ def record(decision: Decision, flow: FlowFacts) -> Record:
             format_address(flow.dst),
             flow.dport if ports else None,
             pod=flow.dst_pod or UNSET,
+            service=flow.service or UNSET,
             names=names,
         ),
         family="IPv4" if is_v4(flow.dst) else "IPv6",

@@ -40,6 +40,12 @@ spec:
   - {name: example, action: Accept, to: [{domainNames: [www.example.com]}]}
   - {name: the-rest, action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}
 """  # noqa: E501
+SERVICE = """\
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: shop}
+spec: {clusterIP: 10.96.0.7, selector: {app: db}, ports: [{port: 80, targetPort: 5432}]}
+"""
 OPEN = MANIFESTS.split("---\napiVersion: policy", maxsplit=1)[0]
 WEB, DB, DNS_POD, EXAMPLE = "10.244.1.6", "10.244.1.7", "10.244.1.53", "203.0.113.9"
 
@@ -172,6 +178,34 @@ def test_diff_prints_what_changes_and_says_so_by_exit_code(place: Path) -> None:
     same = knp(*base, "--diff", str(place / "cluster.yaml"))
     assert same.code == 0
     assert "0 of 6 connections change" in same.out
+
+
+def test_diff_refuses_a_set_without_pods(place: Path) -> None:
+    policy = "apiVersion: policy" + MANIFESTS.split("apiVersion: policy")[1]
+    (place / "policy.yaml").write_text(policy)
+    base = ("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"))
+    ended = knp(*base, "--diff", str(place / "policy.yaml"))
+    assert ended.code == 2
+    assert "holds no pods" in ended.err
+
+
+def test_a_service_is_judged_by_its_pods_and_a_denial_that_was_answered_is_said(
+    place: Path,
+) -> None:
+    (place / "service.yaml").write_text(SERVICE)
+    packets = [syn(WEB, "10.96.0.7", 40000, 80), syn("10.96.0.7", WEB, 80, 40000, "SA")]
+    wrpcap(str(place / "vip.pcap"), packets)
+    base = ("replay", str(place / "vip.pcap"), "-m", str(place / "cluster.yaml"), "-m",
+            str(place / "service.yaml"))  # fmt: skip
+    text = knp(*base).out
+    assert "shop/web:40000 → Service shop/db (10.96.0.7:80) TCP" in text
+    assert "note: judged at shop/db:5432, the pods behind the Service" in text
+    assert "note: yet it was answered in the capture" in text
+    assert "To a Service's address, before destination NAT: 1." in text
+    [record] = [json.loads(x) for x in knp(*base, "-o", "jsonl").out.splitlines()]
+    assert record["dst"] == {"ip": "10.96.0.7", "port": 80, "service": "shop/db", "names": []}
+    literal = knp(*base, "--no-resolve-services").out
+    assert "(--resolve-services does that)" in " ".join(literal.split())
 
 
 def test_write_sorts_the_packets_by_verdict(place: Path) -> None:

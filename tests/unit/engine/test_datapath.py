@@ -384,8 +384,9 @@ def test_a_service_address_is_judged_by_its_backends_when_asked() -> None:
     wire = Wire(objects, resolve_services=True)
     flow = wire.send(tcp_packet(A, VIP, 40000, 80, "S"))
     assert flow.decision.verdict is Verdict.ALLOW
-    assert flow.target is not None
-    assert flow.target.key == "y/b"
+    assert flow.service is not None
+    assert flow.service.key == "y/web"
+    assert flow.note == "judged at y/b:8080, the pods behind the Service"
 
 
 def test_backends_that_differ_give_no_verdict() -> None:
