@@ -17,12 +17,14 @@ POD = "pod-address"
 # never the destination that policy sees: its backend is (semantics §1).
 ALLOWABLE = frozenset({SPECIAL, NODE, POD})
 
-# Loopback, "this network" with the unspecified address, link-local, multicast (RFC 6890).
+# Loopback, "this network" with the unspecified address, link-local, multicast, and what is
+# reserved for no use at all, the broadcast address in it (RFC 6890).
 _SPECIAL = (
     "0.0.0.0/8",
     "127.0.0.0/8",
     "169.254.0.0/16",
     "224.0.0.0/4",
+    "240.0.0.0/4",
     "::/128",
     "::1/128",
     "fe80::/10",
@@ -30,6 +32,7 @@ _SPECIAL = (
 )
 _SPECIAL_RANGES = tuple(r for text in _SPECIAL for r in parse_cidr(text).ranges)
 _NAT64 = parse_address("64:ff9b::")  # RFC 6052 §2.1, the well-known /96
+_6TO4 = parse_address("2002::")  # RFC 3056 §2: the IPv4 address is in bits 16 to 47
 
 
 class Guard:
@@ -58,8 +61,11 @@ class Guard:
             if v6:
                 return MAPPED
             behind = address
-        elif address >> 32 == _NAT64 >> 32:
+        elif address >> 32 in {_NAT64 >> 32, 0} and address > 1:
+            # Also IPv4-compatible addresses (RFC 4291 §2.5.5.1), all but :: and ::1.
             behind = V4_BASE | (address & 0xFFFFFFFF)
+        elif address >> 112 == _6TO4 >> 112:
+            behind = V4_BASE | (address >> 80 & 0xFFFFFFFF)
         else:
             behind = address
         reason = self._reason(name, behind, snapshot)
@@ -77,7 +83,7 @@ class Guard:
             return None
         if snapshot.service_at(address) is not None:
             return SERVICE
-        if snapshot.node_at(address) is not None:
+        if address in snapshot.every_node_address and snapshot.pod_at(address) is None:
             return NODE
         if snapshot.pod_at(address) is None and not snapshot.in_pod_network(address):
             return None

@@ -46,6 +46,7 @@ class Snapshot:
         "cluster_policies",
         "cluster_resolvers",
         "endpoints",
+        "every_node_address",
         "generation",
         "namespaces",
         "network_bounds",
@@ -77,6 +78,7 @@ class Snapshot:
         profiles: Mapping[int, Profile] | None = None,
         node_ends: Mapping[int, Node] | None = None,
         node_addresses: Mapping[int, tuple[int, ...]] | None = None,
+        every_node_address: frozenset[int] = frozenset(),
         service_ends: Mapping[int, Service] | None = None,
         network_bounds: Sequence[int] = (),
         patterns: frozenset[str] = frozenset(),
@@ -95,6 +97,7 @@ class Snapshot:
         self.profiles = profiles or {}
         self.node_ends = node_ends or {}
         self.node_addresses = node_addresses or {}
+        self.every_node_address = every_node_address
         self.service_ends = service_ends or {}
         self.network_bounds = network_bounds
         self.patterns = patterns

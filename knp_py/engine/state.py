@@ -82,6 +82,7 @@ class ClusterState:
         self._dns_pods: dict[str, Pod] = {}
         self._node_ends: dict[int, Node] = {}
         self._node_addresses: dict[int, tuple[int, ...]] = {}
+        self._every_node_address: frozenset[int] = frozenset()
         self._network_bounds: tuple[int, ...] = ()
         self._cluster_resolvers: frozenset[int] = frozenset()
 
@@ -371,6 +372,9 @@ class ClusterState:
         if nodes:
             self._node_ends = node_ends(self._nodes)
             self._node_addresses = node_addresses(self._nodes, self._node_selectors)
+            self._every_node_address = frozenset(
+                address for node in self._nodes.values() for address in node.all_ips
+            )
             self._network_bounds = network_bounds(self._nodes)
         if policies:
             self._patterns = name_patterns(self._cluster_policies.values())
@@ -390,6 +394,7 @@ class ClusterState:
             profiles=dict(self._profiles),
             node_ends=self._node_ends,
             node_addresses=self._node_addresses,
+            every_node_address=self._every_node_address,
             service_ends=service_ends(self._services) if services else base.service_ends,
             network_bounds=self._network_bounds,
             patterns=self._patterns,

@@ -1,6 +1,7 @@
 """Pods: from documents, and the parts that a pod template shares with them."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -104,7 +105,7 @@ def read_pod(doc: PodDoc, who: Identity, report: Report, sharing: Sharing) -> Po
         ),
         host_network=spec.host_network,
         phase=text(phase),
-        created=text(meta.creation_timestamp),
+        created=text(_created(meta.creation_timestamp, report)),
         ports=spec.ports,
         dns_policy=spec.dns_policy or "ClusterFirst",
         nameservers=spec.nameservers,
@@ -221,3 +222,19 @@ def merged(*maps: Mapping[str, str] | None) -> dict[str, str]:
     for labels in maps:
         found.update(labels or {})
     return found
+
+
+def _created(moment: str | None, report: Report) -> str:
+    """RFC 3339 in UTC, so that texts compare as times do; the server writes no other."""
+    if not moment or (len(moment) == 20 and moment.endswith("Z")):
+        return moment or ""
+    try:
+        when = datetime.fromisoformat(moment)
+    except ValueError:
+        report.error(
+            "metadata.creationTimestamp", f"found {quote(moment)}, expected a time (RFC 3339)"
+        )
+        return ""
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -17,7 +17,12 @@ def snapshot() -> Snapshot:
     return snapshot_of(
         [
             pod("x/web", "10.1.0.7", "fd00:1::7"),
-            node("n1", "192.168.0.1", pod_cidrs=["10.1.0.0/24", "fd00:1::/64"]),
+            node(
+                "n1",
+                "192.168.0.1",
+                other_ips=["192.168.0.99"],
+                pod_cidrs=["10.1.0.0/24", "fd00:1::/64"],
+            ),
             service("x/web", "10.96.0.7", external_ips=["198.51.100.7"]),
         ]
     )
@@ -39,10 +44,15 @@ def snapshot() -> Snapshot:
         ("223.255.255.255", None, None),
         ("224.0.0.1", SPECIAL, SPECIAL),
         ("239.255.255.255", SPECIAL, SPECIAL),
-        ("240.0.0.1", None, None),
+        ("240.0.0.1", SPECIAL, SPECIAL),
+        ("255.255.255.255", SPECIAL, SPECIAL),
         ("::", SPECIAL, SPECIAL),
         ("::1", SPECIAL, SPECIAL),
-        ("::2", None, None),
+        ("::2", SPECIAL, SPECIAL),  # 0.0.0.2 in an IPv4-compatible address
+        ("::a9fe:a9fe", SPECIAL, SPECIAL),
+        ("2002:a9fe:a9fe::1", SPECIAL, SPECIAL),
+        ("2002:808:808::1", None, None),
+        ("192.168.0.99", NODE, NODE),  # of type Hostname: a `nodes` peer matches it too
         ("fe80::1", SPECIAL, SPECIAL),
         ("febf::1", SPECIAL, SPECIAL),
         ("fec0::1", None, None),

@@ -214,3 +214,24 @@ def test_a_generated_name_is_made_up() -> None:
     (found,) = pods(clean(load_values(document(metadata={"generateName": "p-"})))).values()
     assert found.name.startswith("p-")
     assert len(found.name) == 7
+
+
+@pytest.mark.parametrize(
+    ("written", "held"),
+    [
+        ("2024-01-02T00:00:00Z", "2024-01-02T00:00:00Z"),
+        ("2024-01-02T00:00:00+02:00", "2024-01-01T22:00:00Z"),
+        ("2024-01-02T00:00:00.5Z", "2024-01-02T00:00:00Z"),
+        (None, ""),
+    ],
+)
+def test_creation_times_compare_as_times(written: str | None, held: str) -> None:
+    metadata = {"name": "p", "namespace": "x", "creationTimestamp": written}
+    assert pod(metadata=metadata).created == held
+
+
+def test_a_creation_time_that_is_none() -> None:
+    metadata = {"name": "p", "namespace": "x", "creationTimestamp": "yesterday"}
+    assert problems(metadata=metadata) == [
+        "metadata.creationTimestamp: found 'yesterday', expected a time (RFC 3339)"
+    ]
