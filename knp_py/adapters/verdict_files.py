@@ -19,7 +19,7 @@ class VerdictFiles:
 
     A pcap file has one link type: packets of another than the first go to a file that
     names it (``denied.link-113.pcap``). Times keep their nanoseconds. Packets of a
-    connection whose verdict is unknown go nowhere; ``notes`` says how many.
+    connection whose verdict is unknown go nowhere; ``unknown`` counts them.
     """
 
     def __init__(self, directory: str) -> None:
@@ -61,12 +61,6 @@ class VerdictFiles:
         if not writer.header_present:
             writer.write_header(None)
         writer.write_packet(data, sec=seconds, usec=fraction, wirelen=length)
-
-    def notes(self) -> list[str]:
-        """What a reader of the files should know."""
-        if not self.unknown:
-            return []
-        return [f"{self.unknown:,} packets have no verdict (midstream) and are in neither file"]
 
     def _writer(self, verdict: Verdict, link: int) -> RawPcapWriter:
         writer = self._writers.get((verdict, link))

@@ -15,7 +15,7 @@ from knp_py.adapters.odd_links import find_ip
 from knp_py.cli.cluster import load_cluster
 from knp_py.cli.interrupt import InterruptibleInput
 from knp_py.cli.options import FqdnScope, Manifests, Output, OutputFormat, Scope, TrustedResolvers
-from knp_py.cli.render import notes, progress
+from knp_py.cli.render import note, progress
 from knp_py.cli.replay_text import ConnectionPrinter, print_summary
 from knp_py.engine.datapath import Datapath
 from knp_py.engine.evaluate import PolicyEngine
@@ -26,7 +26,8 @@ from knp_py.engine.snapshot import Snapshot
 from knp_py.engine.snoop import DnsSnooper
 from knp_py.errors import InputError
 from knp_py.model.net import Cidr
-from knp_py.replay.runner import Record, Replay
+from knp_py.replay.placing import Placing
+from knp_py.replay.runner import OnPacket, Record, Replay
 from knp_py.replay.summary import Tally
 
 EXAMPLES = """\
@@ -143,19 +144,23 @@ def command(
         records = _records(captures, problems, stdin)
         if after is not None:
             raise typer.Exit(_diff(before, after, records, verdict, output, problems))
-        on_packet: Callable[[Flow, Record], None] | None = None
-        if write:
-            # Here, because it imports scapy, which costs more than most replays.
-            from knp_py.adapters.verdict_files import VerdictFiles  # noqa: PLC0415
+        if not write:
+            _judge(before, records, verdict, output, problems, None, quiet=summary_only)
+            return
+        # Here, because it imports scapy, which costs more than most replays.
+        from knp_py.adapters.verdict_files import VerdictFiles  # noqa: PLC0415
 
-            files = stack.enter_context(VerdictFiles(write))
-
-            def on_packet(flow: Flow, record: Record) -> None:
-                files.write(flow.decision.verdict, record)
-
-        _judge(before, records, verdict, output, problems, on_packet, quiet=summary_only)
-    if write:
-        notes(files.notes(), 10, "")
+        files = stack.enter_context(VerdictFiles(write))
+        placing = Placing(lambda flow, record: files.write(flow.decision.verdict, record))
+        _judge(before, records, verdict, output, problems, placing.packet, quiet=summary_only)
+        placing.finish()
+        if files.unknown:
+            note(f"{files.unknown:,} packets have no verdict (midstream) and are in neither file")
+        if placing.unplaced:
+            note(
+                f"{placing.unplaced:,} fragments of datagrams that never became whole are in"
+                " neither file"
+            )
 
 
 class _Side:
@@ -222,7 +227,7 @@ def _judge(
     verdict: VerdictWord | None,
     output: OutputFormat,
     problems: list[str],
-    on_packet: Callable[[Flow, Record], None] | None,
+    on_packet: OnPacket | None,
     *,
     quiet: bool,
 ) -> None:

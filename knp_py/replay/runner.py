@@ -15,8 +15,8 @@ from knp_py.errors import PacketError
 from knp_py.wire.link import locate, not_supported, reason
 
 Record = tuple[int, int, bytes, int]
-# Called with each packet's flow and record, for whoever writes packets out again.
-OnPacket = Callable[[Flow, Record], None]
+# Called with each record and the flow it belongs to, None if it belongs to none (yet).
+OnPacket = Callable[[Flow | None, Record], None]
 # Bytes of the IP packet inside an odd link layer, or None; PacketError for an unknown one.
 OddLink = Callable[[int, bytes], bytes | None]
 
@@ -53,7 +53,7 @@ class Replay:
                 flow = ingest(data, now=ts * 1e-9, offset=14)
             else:
                 flow = self._other(record)
-            if on_packet is not None and flow is not None:
+            if on_packet is not None:
                 on_packet(flow, record)
             if not count % _DRAIN_EVERY:
                 self._note(count, ts)
