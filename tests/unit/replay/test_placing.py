@@ -29,7 +29,7 @@ def test_fragments_go_where_their_datagram_goes_in_their_order() -> None:
 
 
 def test_what_never_becomes_whole_is_counted_and_bounded() -> None:
-    sorter = Placing(lambda flow, record: None)
+    sorter = Placing(lambda _flow, _record: None)
     for ident in range(1, 3 * placing.MAX_HELD // 2):
         sorter.packet(None, records(1)[0] if ident == 1 else _renumbered(ident))
     assert sorter.unplaced == 3 * placing.MAX_HELD // 2 - 1 - placing.MAX_HELD
@@ -47,7 +47,7 @@ FIRST = records()[0]
 
 def test_what_is_no_packet_or_no_connection_is_not_held() -> None:
     placed: list[Record] = []
-    sorter = Placing(lambda flow, record: placed.append(record))
+    sorter = Placing(lambda _flow, record: placed.append(record))
     for data in (b"", b"\x00" * 60, bytes(Ether() / Raw(b"\x45"))):
         sorter.packet(None, (0, 1, data, len(data)))
     plain = bytes(Ether() / IP() / UDP())
