@@ -284,17 +284,18 @@ class TierTable:
             known = self._fewest[ranges] = tuple(least(self.address_masks(ranges)))
         return known
 
-    def spans(self, end: End) -> set[tuple[int, int]]:
+    def spans(self, end: End) -> Iterator[tuple[int, int]]:
         """(rules by address, rules the end could satisfy besides) over the end's addresses."""
-        if end.pods is not None:
-            perhaps = self.end_may(end, pod=True)
-            return {(mask, perhaps) for mask in self.address_masks(end.ranges)}
-        without = self.end_may(end, pod=False)
-        found = {(mask, without) for mask in self.address_masks(end.ranges)}
-        with_pod = self.end_may(end, pod=True)
-        shared = overlap(end.ranges, self.view.pod_ranges)
-        found.update((mask, with_pod) for mask in self.address_masks(shared))
-        return found
+        if end.pods is None:
+            without = self.end_may(end, pod=False)
+            for mask in self.address_masks(end.ranges):
+                yield mask, without
+            ranges = overlap(end.ranges, self.view.pod_ranges)
+        else:
+            ranges = end.ranges
+        perhaps = self.end_may(end, pod=True)
+        for mask in self.address_masks(ranges):
+            yield mask, perhaps
 
     def address_mask(self, address: int) -> int:
         """Rules whose networks hold the address."""

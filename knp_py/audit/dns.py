@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from knp_py.audit.cells import Placed, TierTable, fails_closed, ports_of, ranges_of
-from knp_py.audit.findings import Collector, Severity, listing, rule_path
-from knp_py.audit.reach import may_reach, shut
+from knp_py.audit.findings import Collector, Severity, describe, listing, rule_path
+from knp_py.audit.reach import Reach, shut
 from knp_py.audit.rules import numbered_rules
 from knp_py.audit.shadows import Tables
 from knp_py.audit.view import EVERYWHERE, IPV4, Ranges, View, subject_of
@@ -39,15 +39,15 @@ _FEW_PORTS = 100
 def check(view: View, tabs: Tables, found: Collector) -> None:
     """Every policy that accepts by name, and every rule that lets DNS out."""
     egress = {tier: tabs[tier, Direction.EGRESS] for tier in (Tier.ADMIN, Tier.BASELINE)}
-    engine = PolicyEngine()
-    engine.load(view.snapshot)
+    by_name: dict[str, Placed] = {}  # one rule a policy: its rules share the answer
     for table in egress.values():
-        asked: set[int] = set()
         for placed in table.rules:
-            if not _by_name(placed) or id(placed.policy) in asked:
-                continue
-            asked.add(id(placed.policy))  # once a policy: its rules share the answer
-            _check_resolvable(view, tabs, engine, placed, found)
+            if _by_name(placed):
+                by_name.setdefault(describe(placed.policy), placed)
+    if by_name:
+        resolution = _Resolution(view, tabs)
+        for placed in by_name.values():
+            resolution.check(placed, found)
             _check_deny(view, egress, placed, found)
     for policy in view.policies:
         _check_open_dns(egress, policy, found)
@@ -62,62 +62,82 @@ def _by_name(placed: Placed) -> bool:
 # -- can names be learned -------------------------------------------------------------------
 
 
-def _check_resolvable(
-    view: View, tabs: Tables, engine: PolicyEngine, placed: Placed, found: Collector
-) -> None:
-    subject = subject_of(placed.policy)
-    path = rule_path(placed.direction, placed.number)
-    udp = may_reach(view, tabs, subject, UDP, PORT)
-    tcp = may_reach(view, tabs, subject, TCP, PORT)
-    able, blocked = _askers(view, engine, placed.policy, UDP)
-    if not udp or (blocked and not able):
-        who = f"{blocked[0].key} and pods like it" if udp else "the pods it selects"
-        found.about(
-            "names-without-dns",
-            placed.policy,
-            path,
-            f"accepts by name, but {who} reach no DNS server on UDP port 53: names are learned "
-            "from DNS answers, so none ever matches",
-            "accept UDP and TCP port 53 to the pods' resolvers before the deny",
-        )
-        return
-    if blocked:
-        found.about(
-            "names-without-dns",
-            placed.policy,
-            path,
-            f"accepts by name, but {listing(pod.key for pod in blocked)} can reach no resolver on "
-            "UDP port 53, so no name ever matches there",
-            "let DNS out for those pods too, or leave them out of the subject",
-            Severity.INFO,
-        )
-    if not tcp or (able and not _askers(view, engine, placed.policy, TCP)[0]):
-        found.about(
-            "dns-over-tcp",
-            placed.policy,
-            path,
-            "accepts by name, but TCP port 53 is shut: names whose answers do not fit a "
-            "datagram are not learned",
-            "accept TCP port 53 beside UDP port 53",
-        )
+class _Resolution:
+    """Whether DNS can be asked: in general, and by the input's pods of their own resolvers."""
 
+    def __init__(self, view: View, tabs: Tables) -> None:
+        self._view = view
+        self._reach = {protocol: Reach(view, tabs, protocol, PORT) for protocol in (UDP, TCP)}
+        self._engine = PolicyEngine()
+        self._engine.load(view.snapshot)
+        self._answers: dict[tuple[int, int], bool | None] = {}  # (identity, protocol)
 
-def _askers(
-    view: View, engine: PolicyEngine, policy: Policy, protocol: int
-) -> tuple[list[Pod], list[Pod]]:
-    """Of the input's pods whose resolvers are known, those that reach one and the others.
+    def check(self, placed: Placed, found: Collector) -> None:
+        """One rule by name."""
+        policy = placed.policy
+        path = rule_path(placed.direction, placed.number)
+        udp = self._reach[UDP].may(subject_of(policy))
+        tcp = self._reach[TCP].may(subject_of(policy))
+        able, blocked = self._askers(policy, UDP)
+        if not udp or (blocked and not able):
+            who = f"{blocked[0].key} and pods like it" if udp else "the pods it selects"
+            found.about(
+                "names-without-dns",
+                policy,
+                path,
+                f"accepts by name, but {who} reach no DNS server on UDP port 53: names are "
+                "learned from DNS answers, so none ever matches",
+                "accept UDP and TCP port 53 to the pods' resolvers before the deny",
+            )
+            return
+        if blocked:
+            pods = listing(pod.key for pod in blocked)
+            found.about(
+                "names-without-dns",
+                policy,
+                path,
+                f"accepts by name, but {pods} can reach no resolver on UDP port 53, so no name "
+                "ever matches there",
+                "let DNS out for those pods too, or leave them out of the subject",
+                Severity.INFO,
+            )
+        if not tcp or (able and not self._askers(policy, TCP)[0]):
+            found.about(
+                "dns-over-tcp",
+                policy,
+                path,
+                "accepts by name, but TCP port 53 is shut: names whose answers do not fit a "
+                "datagram are not learned",
+                "accept TCP port 53 beside UDP port 53",
+            )
 
-    One pod stands for all that policy cannot tell from it.
-    """
-    able: list[Pod] = []
-    blocked: list[Pod] = []
-    for identity in view.selected_identities(subject_of(policy))[:_SAMPLES]:
-        pod = next((p for p in view.members(identity) if p.resolves and p.ips), None)
-        servers = [] if pod is None else list(_resolvers(view, pod))
-        if pod is not None and servers:
-            reached = any(_reaches(engine, pod, server, protocol) for server in servers)
-            (able if reached else blocked).append(pod)
-    return able, blocked
+    def _askers(self, policy: Policy, protocol: int) -> tuple[list[Pod], list[Pod]]:
+        """Of the input's pods whose resolvers are known, those that reach one and the others.
+
+        One pod stands for all that policy cannot tell from it.
+        """
+        able: list[Pod] = []
+        blocked: list[Pod] = []
+        for identity in self._view.selected_identities(subject_of(policy))[:_SAMPLES]:
+            pod = next((p for p in self._view.members(identity) if p.resolves and p.ips), None)
+            if pod is None:
+                continue
+            key = (identity.number, protocol)
+            if key not in self._answers:
+                servers = list(_resolvers(self._view, pod))
+                reached = any(self._reaches(pod, server, protocol) for server in servers)
+                self._answers[key] = reached if servers else None
+            answer = self._answers[key]
+            if answer is not None:
+                (able if answer else blocked).append(pod)
+        return able, blocked
+
+    def _reaches(self, pod: Pod, server: int, protocol: int) -> bool:
+        return any(
+            self._engine.evaluate(Packet(address, server, protocol, 40000, PORT), now=0.0).verdict
+            is Verdict.ALLOW
+            for address in pod.ips
+        )
 
 
 def _resolvers(view: View, pod: Pod) -> Iterator[int]:
@@ -134,14 +154,6 @@ def _resolvers(view: View, pod: Pod) -> Iterator[int]:
         yield from server.ips
     if servers:
         yield NODE_LOCAL_DNS
-
-
-def _reaches(engine: PolicyEngine, pod: Pod, server: int, protocol: int) -> bool:
-    return any(
-        engine.evaluate(Packet(address, server, protocol, 40000, PORT), now=0.0).verdict
-        is Verdict.ALLOW
-        for address in pod.ips
-    )
 
 
 # -- do names restrict anything -------------------------------------------------------------

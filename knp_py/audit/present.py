@@ -7,7 +7,7 @@ outside addresses, every port that rules or container ports tell apart, and ever
 from collections.abc import Mapping
 from typing import Protocol
 
-from knp_py.audit.cells import Placed, TierTable, ends_of
+from knp_py.audit.cells import Placed, TierTable, ends_of, least
 from knp_py.audit.view import EVERYWHERE, View, subject_of
 from knp_py.engine.chains import PORT_PROTOCOLS
 from knp_py.engine.snapshot import NO_PORTS
@@ -38,82 +38,65 @@ class Present:
         self._port_sets: dict[_Key, frozenset[int]] = {}
         self._others: dict[frozenset[int], set[int]] | None = None  # by the ports of that end
         self._subjects: set[tuple[int, frozenset[int]]] = set()
-        self._live = 0
-        self._matched = 0
 
     def takers(self, placed: Placed, earlier: int, room: Room) -> int | None:
         """Who takes all that the rule matches here, of ``earlier``; 0 if it decides something.
 
         0 also when it matches nothing here at all. None when there is no room to look.
         """
-        if self._others is None and not self._prepare(room):
-            return None
-        bit = placed.bit
-        if self._live & bit or not self._selected(placed):
-            return 0
+        others = self._others
+        if others is None:
+            self._subjects = self._selected()
+            others = self._others = self._ends()
         names = {end.pattern for end in ends_of(self._view, placed) if end.pattern is not None}
-        takers, matched = 0, False
+        extras = (0, *(self._table.name_bits(name) for name in names))
+        bit = placed.bit
+        takers = 0
         for in_force, own_ports in self._subjects:
             if not in_force & bit:
                 continue
-            for ports, others in (self._others or {}).items():
-                masks = ports if self._egress else own_ports
-                if not room.spend(len(others) * len(masks) * (1 + len(names))):
-                    return None
-                for extra in (0, *(self._table.name_bits(name) for name in names)):
-                    for peers in others:
-                        bits = (peers | extra) & in_force
-                        if not bits & bit:
-                            continue
-                        before = bits & earlier
-                        for mask in masks:
-                            if not mask & bit:
-                                continue
-                            taken = before & mask
-                            if not taken:
+            before = in_force & earlier
+            for ports, peers in others.items():
+                masks = least(
+                    [m & before for m in (ports if self._egress else own_ports) if m & bit]
+                )
+                taken: set[int] = set()
+                for mask in peers if masks else ():
+                    for extra in extras:
+                        if (mask | extra) & bit:
+                            before_it = (mask | extra) & before
+                            if not before_it:
                                 return 0
-                            takers |= taken & -taken
-                            matched = True
-        return takers if matched else 0
+                            taken.add(before_it)
+                if not room.spend(len(taken) * len(masks)):
+                    return None
+                for mask in masks:
+                    for bits in taken:
+                        first = bits & mask
+                        if not first:
+                            return 0
+                        takers |= first & -first
+        return takers
 
     @property
     def _egress(self) -> bool:
         return self._table.direction is Direction.EGRESS
 
-    def _selected(self, placed: Placed) -> bool:
-        return any(True for _ in self._view.live(subject_of(placed.policy)))
-
-    def _prepare(self, room: Room) -> bool:
-        """Collect subjects and other ends; find the rules that decide without a name."""
+    def _selected(self) -> set[tuple[int, frozenset[int]]]:
+        """(rules in force, port sets of its own ports) of every pod that a policy selects."""
         view, table = self._view, self._table
         masks = {view.selectors.number(subject_of(p)): 0 for p, _ in table.of_policy}
         for policy, mask in table.of_policy:
             masks[view.selectors.number(subject_of(policy))] |= mask
+        found: set[tuple[int, frozenset[int]]] = set()
         for end in view.snapshot.endpoints.values():
             in_force = 0
             for number in view.identity(end.pod).matched:
                 in_force |= masks.get(number, 0)
             if in_force:
                 # Only ingress asks for the subject's own ports.
-                own = frozenset[int]() if self._egress else self._ports(end.ports)
-                self._subjects.add((in_force, own))
-        self._others = self._ends()
-        work = sum(
-            len(others) * len(ports if self._egress else own)
-            for ports, others in self._others.items()
-            for _, own in self._subjects
-        )
-        if not room.spend(work):
-            self._others = None
-            return False
-        for in_force, own in self._subjects:
-            for ports, others in self._others.items():
-                chosen = {mask & in_force for mask in (ports if self._egress else own)}
-                for peers in {other & in_force for other in others}:
-                    for mask in chosen:
-                        bits = peers & mask
-                        self._live |= bits & -bits
-        return True
+                found.add((in_force, frozenset() if self._egress else self._ports(end.ports)))
+        return found
 
     def _ends(self) -> dict[frozenset[int], set[int]]:
         """Peer sets of every other end there is, grouped by the port sets it gives."""
@@ -122,6 +105,7 @@ class Present:
         found: dict[frozenset[int], set[int]] = {}
         selected: dict[int, int] = {}
         anywhere = set(table.address_masks(EVERYWHERE))
+        made_up: set[tuple[int, frozenset[int]]] = set()
         for address, end in snapshot.endpoints.items():
             identity = view.identity(end.pod)
             bits = selected.get(identity.number)
@@ -130,8 +114,12 @@ class Present:
                 for number in identity.matched:
                     bits |= chain.selector_masks.get(number, 0)
                 selected[identity.number] = bits
-            group = found.setdefault(self._ports(end.ports if self._egress else NO_PORTS), set())
+            ports = self._ports(end.ports if self._egress else NO_PORTS)
+            group = found.setdefault(ports, set())
             if end.pod.made_up:
+                if (identity.number, ports) in made_up:
+                    continue
+                made_up.add((identity.number, ports))
                 group.update(mask | bits for mask in anywhere)
             else:
                 nodes = chain.node_bits(view.node_points.get(address, ()))

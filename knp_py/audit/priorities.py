@@ -80,13 +80,14 @@ def _touches(table: TierTable, placed: Placed, others: int, budget: Budget) -> b
     """Whether a flow that the rule matches may match one of the others; when in doubt, no."""
     masks = {mask for ports in ports_of(placed) for mask in table.port_masks(ports, may=True)}
     for end in ends_of(table.view, placed):
-        spans = table.spans(end)
+        spans = set(table.spans(end))
         if end.pods is not None:
             # Names and node addresses that are pods' exist, but nobody means them.
             perhaps = table.pods_may(end.pods)
             spans = {(mask, perhaps) for mask, _ in spans}
-        if not budget.spend(len(spans) * len(masks)):
+        hits = {(span | perhaps) & others for span, perhaps in spans} - {0}
+        if not budget.spend(len(hits) * len(masks)):
             return False
-        if any((span | perhaps) & others & mask for span, perhaps in spans for mask in masks):
+        if any(hit & mask for hit in hits for mask in masks):
             return True
     return False

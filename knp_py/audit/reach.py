@@ -21,77 +21,108 @@ class _Outlook(NamedTuple):
     passes: bool  # may
 
 
+class _Question(NamedTuple):
+    """One tier asked about one port: rules that match it, for certain and perhaps."""
+
+    table: TierTable
+    must: int
+    may: int
+    perhaps: int  # rules whose peers could match wherever the address is
+
+    @property
+    def relevant(self) -> int:
+        """Rules whose networks matter."""
+        return self.must | self.may
+
+    def outlook(self, by_address: int) -> _Outlook:
+        """The answer for addresses that these rules' networks hold."""
+        chain = self.table.chain
+        certain = by_address & self.must & ~chain.pass_bits
+        low = certain & -certain
+        before = (by_address | self.perhaps) & self.may
+        if low:
+            before &= low - 1
+        accepts = bool(before & self.table.accepting)
+        denies = False
+        if low:
+            allowed = chain.rulings[low.bit_length() - 1].allowed
+            accepts, denies = accepts or allowed, not allowed
+        return _Outlook(denies, accepts, bool(before & chain.pass_bits))
+
+
 def shut(table: TierTable, subject: PodPeer, address: int, ports: Ports) -> bool:
     """Whether the tier certainly denies the subject this address, unless a name opens it.
 
     The address is taken as no pod's and no node's.
     """
     mask = next(iter(table.port_masks(ports)))
-    outlook = _outlook(table, subject, table.address_mask(address), mask, mask, 0)
+    question = _Question(table, mask & table.must(subject), mask & table.may(subject), 0)
+    outlook = question.outlook(table.address_mask(address))
     return outlook.denies and not outlook.accepts and not outlook.passes
 
 
-def may_reach(view: View, tabs: Tables, subject: PodPeer, protocol: int, port: int) -> bool:
-    """Whether some pod of the subject may reach the port of any server at all.
+class Reach:
+    """Whether pods may reach one port of any server at all, by their own egress."""
 
-    Without learned names, and as far as its own egress goes. When in doubt, yes.
-    """
-    admin, baseline = tabs[Tier.ADMIN, Direction.EGRESS], tabs[Tier.BASELINE, Direction.EGRESS]
-    policies = view.may_isolate(subject, Direction.EGRESS)
-    by_policy = any(
-        _may_match(rule, protocol, port)
-        for policy in policies
-        for rule in policy.rules[Direction.EGRESS] or ()
-    )
-    isolated = view.isolates(subject, Direction.EGRESS)
-    for address in _address_pairs(view, admin, baseline):
-        first = _at(admin, subject, address[0], protocol, port)
-        if first.accepts:
-            return True
-        if first.denies and not first.passes:
-            continue
-        if by_policy:
-            return True
-        if isolated:
-            continue
-        last = _at(baseline, subject, address[1], protocol, port)
-        if last.accepts or last.passes or not last.denies:
-            return True
-    return False
+    def __init__(self, view: View, tabs: Tables, protocol: int, port: int) -> None:
+        self._view = view
+        self._admin = tabs[Tier.ADMIN, Direction.EGRESS]
+        self._baseline = tabs[Tier.BASELINE, Direction.EGRESS]
+        self._ports = Ports(protocol, port, port)
+        # NetworkPolicies with a rule about the port.
+        self._policies = {
+            policy.key
+            for policy in view.network
+            if any(_may_match(r, protocol, port) for r in policy.rules[Direction.EGRESS] or ())
+        }
+        self._addresses = self._address_pairs()
 
+    def may(self, subject: PodPeer) -> bool:
+        """Whether some pod of the subject may, without learned names. When in doubt, yes."""
+        view = self._view
+        by_policy = any(
+            policy.key in self._policies for policy in view.may_isolate(subject, Direction.EGRESS)
+        )
+        isolated = view.isolates(subject, Direction.EGRESS)
+        admin = self._ask(self._admin, subject)
+        baseline = self._ask(self._baseline, subject)
+        cells = {
+            (one & admin.relevant, other & baseline.relevant) for one, other in self._addresses
+        }
+        for by_admin, by_baseline in cells:
+            first = admin.outlook(by_admin)
+            if first.accepts:
+                return True
+            if first.denies and not first.passes:
+                continue
+            if by_policy:
+                return True
+            if isolated:
+                continue
+            last = baseline.outlook(by_baseline)
+            if last.accepts or last.passes or not last.denies:
+                return True
+        return False
 
-def _at(table: TierTable, subject: PodPeer, by_address: int, protocol: int, port: int) -> _Outlook:
-    ports = Ports(protocol, port, port)
-    sure = next(iter(table.port_masks(ports)))
-    possible = next(iter(table.port_masks(ports, may=True)))
-    return _outlook(table, subject, by_address, sure, possible, table.any_pod | table.any_node)
+    def _ask(self, table: TierTable, subject: PodPeer) -> _Question:
+        sure = next(iter(table.port_masks(self._ports)))
+        possible = next(iter(table.port_masks(self._ports, may=True)))
+        return _Question(
+            table,
+            sure & table.must(subject),
+            possible & table.may(subject),
+            table.any_pod | table.any_node,
+        )
 
-
-def _outlook(
-    table: TierTable, subject: PodPeer, by_address: int, sure: int, possible: int, perhaps: int
-) -> _Outlook:
-    chain = table.chain
-    certain = by_address & sure & table.must(subject) & ~chain.pass_bits
-    low = certain & -certain
-    before = (by_address | perhaps) & possible & table.may(subject)
-    if low:
-        before &= low - 1
-    accepts = bool(before & table.accepting)
-    denies = False
-    if low:
-        allowed = chain.rulings[low.bit_length() - 1].allowed
-        accepts, denies = accepts or allowed, not allowed
-    return _Outlook(denies, accepts, bool(before & chain.pass_bits))
-
-
-def _address_pairs(view: View, one: TierTable, other: TierTable) -> set[tuple[int, int]]:
-    """The distinct pairs of rule sets, over all addresses of families that pods have."""
-    starts = {V4_BASE, *one.chain.bounds, *other.chain.bounds}
-    if view.dual_stack:
-        starts = {0, *(start for start in starts if start <= V6_LAST)}
-    else:
-        starts = {start for start in starts if is_v4(start)}
-    return {(one.address_mask(start), other.address_mask(start)) for start in starts}
+    def _address_pairs(self) -> set[tuple[int, int]]:
+        """The distinct pairs of rule sets, over all addresses of families that pods have."""
+        one, other = self._admin, self._baseline
+        starts = {V4_BASE, *one.chain.bounds, *other.chain.bounds}
+        if self._view.dual_stack:
+            starts = {0, *(start for start in starts if start <= V6_LAST)}
+        else:
+            starts = {start for start in starts if is_v4(start)}
+        return {(one.address_mask(start), other.address_mask(start)) for start in starts}
 
 
 def _may_match(rule: NetworkRule, protocol: int, port: int) -> bool:

@@ -217,20 +217,25 @@ def _check_nodes(view: View, policy: Policy, found: Collector) -> None:
 
 
 def _check_namespaces(view: View, policy: Policy, found: Collector) -> None:
-    """Namespaces asked for by name, when the input declares its namespaces."""
+    """Namespaces asked for by name that are a slip, or missing from a whole cluster."""
     if not view.namespaces:
         return
     known = {*view.namespaces, *view.pod_namespaces, *_EVERYWHERE}
     known.update(other.namespace for other in view.network)
     for path, selector in _namespace_selectors(policy):
         for name in names_in(selector):
-            if name not in known:
+            if name in known:
+                continue
+            # team-a and team-b are two namespaces, not one and a slip.
+            alike = [n for n in sorted(known) if n.rpartition("-")[0] != name.rpartition("-")[0]]
+            alike += [n for n in sorted(known) if "-" not in n and "-" not in name]
+            hint = did_you_mean(name, alike)
+            if hint or view.whole:
                 found.about(
                     "unknown-namespace",
                     policy,
                     path,
-                    f"asks for namespace {name}, which the input does not have"
-                    f"{did_you_mean(name, sorted(known))}",
+                    f"asks for namespace {name}, which the input does not have{hint}",
                     "correct the name, or add the namespace to the input",
                 )
 

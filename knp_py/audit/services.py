@@ -12,6 +12,35 @@ from knp_py.model.packet import protocol_name
 from knp_py.model.policy import Direction, NetworkPeer, PodPeer, Policy, PortRange
 
 
+class _Behind:
+    """Which pods are behind which Service, and which ports pods are known to have."""
+
+    def __init__(self, view: View) -> None:
+        homes: dict[str, list[Pod]] = {}
+        for pod in view.pods:
+            homes.setdefault(pod.namespace, []).append(pod)
+        self.pods: dict[str, dict[str, Pod]] = {}  # Service → its pods by uid
+        self.own: dict[str, set[tuple[int, int]]] = {
+            pod.uid: {(port.protocol, port.port) for port in pod.ports} for pod in view.pods
+        }
+        # Ports of Services that lead to another port of the pod.
+        self.translated: dict[tuple[int, int], list[Service]] = {}
+        for service in view.services:
+            wanted = service.selector.items()
+            pods = {
+                pod.uid: pod
+                for pod in homes.get(service.namespace, ())
+                if wanted and wanted <= pod.labels.items()
+            }
+            self.pods[service.key] = pods
+            for port in service.ports:
+                if port.target != port.port:
+                    self.translated.setdefault((port.protocol, port.port), []).append(service)
+                if isinstance(port.target, int):
+                    for uid in pods:
+                        self.own[uid].add((port.protocol, port.target))
+
+
 def check(view: View, found: Collector) -> None:
     """Every egress rule against the input's Services."""
     if not view.services:
@@ -22,16 +51,12 @@ def check(view: View, found: Collector) -> None:
         if service.key != DNS_SERVICE  # NodeLocal DNSCache answers on that address itself
         for address in (*service.cluster_ips, *service.external_ips)
     }
-    by_port: dict[tuple[int, int], list[Service]] = {}
-    for service in view.services:
-        for port in service.ports:
-            if service.selector and port.target != port.port:
-                by_port.setdefault((port.protocol, port.port), []).append(service)
+    behind = _Behind(view)
     for policy in view.policies:
         for direction, number, rule in numbered_rules(policy):
             if direction is Direction.EGRESS:
                 _check_addresses(addresses, policy, number, rule, found)
-                _check_ports(view, by_port, policy, number, rule, found)
+                _check_ports(view, behind, policy, number, rule, found)
 
 
 def _check_addresses(
@@ -55,71 +80,50 @@ def _check_addresses(
 
 
 def _check_ports(
-    view: View,
-    by_port: dict[tuple[int, int], list[Service]],
-    policy: Policy,
-    number: int,
-    rule: Rule,
-    found: Collector,
+    view: View, behind: _Behind, policy: Policy, number: int, rule: Rule, found: Collector
 ) -> None:
-    ports = rule.ports or ()
     if rule.peers is None or not all(isinstance(peer, PodPeer) for peer in rule.peers):
         return
+    ports = rule.ports or ()
     for index, port in enumerate(ports):
         if not isinstance(port, PortRange) or port.first != port.last:
             continue
-        services = by_port.get((port.protocol, port.first))
-        if not services:
+        wanted = (port.protocol, port.first)
+        if wanted not in behind.translated:
             continue
-        pods = [p for peer in rule.peers if isinstance(peer, PodPeer) for p in view.live(peer)]
-        behind = [s for s in services if any(_is_behind(pod, s) for pod in pods)]
-        if not behind or any(_listens(view, pod, port.protocol, port.first) for pod in pods):
+        uids = {p.uid for peer in rule.peers if isinstance(peer, PodPeer) for p in view.live(peer)}
+        if any(wanted in behind.own[uid] for uid in uids):
             continue
-        service = behind[0]
-        targets = sorted(set(_targets(service, pods, port.protocol, port.first)))
-        if not targets or any(_matches(other, port.protocol, targets) for other in ports):
-            continue
-        shown = " or ".join(str(target) for target in targets)
-        found.about(
-            "service-port",
-            policy,
-            port_path(policy, Direction.EGRESS, number, index),
-            f"{protocol_name(port.protocol)} {port.first} is the port of Service {service.key}, "
-            f"whose pods listen on {shown}: policy sees the pods' port, so this never matches",
-            f"write {shown}",
-        )
+        for service in behind.translated[wanted]:
+            pods = [pod for uid, pod in behind.pods[service.key].items() if uid in uids]
+            targets = sorted(set(_targets(service, pods, wanted)))
+            if not targets or any(_matches(other, port.protocol, targets) for other in ports):
+                continue
+            shown = " or ".join(str(target) for target in targets)
+            found.about(
+                "service-port",
+                policy,
+                port_path(policy, Direction.EGRESS, number, index),
+                f"{protocol_name(port.protocol)} {port.first} is the port of Service "
+                f"{service.key}, whose pods listen on {shown}: policy sees the pods' port, so "
+                "this never matches",
+                f"write {shown}",
+            )
+            break
 
 
-def _is_behind(pod: Pod, service: Service) -> bool:
-    return pod.namespace == service.namespace and all(
-        pod.labels.get(key) == value for key, value in service.selector.items()
-    )
-
-
-def _listens(view: View, pod: Pod, protocol: int, number: int) -> bool:
-    """Whether a named port or a Service says that the pod has this port itself."""
-    if any(port.protocol == protocol and port.port == number for port in pod.ports):
-        return True
-    return any(
-        port.protocol == protocol and port.target == number and _is_behind(pod, service)
-        for service in view.services
-        for port in service.ports
-    )
-
-
-def _targets(service: Service, pods: list[Pod], protocol: int, number: int) -> Iterator[int]:
-    """The pods' ports that the Service's port leads to."""
+def _targets(service: Service, pods: list[Pod], wanted: tuple[int, int]) -> Iterator[int]:
+    """The ports of the pods that the Service's port leads to."""
     for port in service.ports:
-        if (port.protocol, port.port) != (protocol, number):
+        if (port.protocol, port.port) != wanted or not pods:
             continue
         if isinstance(port.target, int):
             yield port.target
             continue
         for pod in pods:
-            if _is_behind(pod, service):
-                for own in pod.ports:
-                    if (own.name, own.protocol) == (port.target, protocol):
-                        yield own.port
+            for own in pod.ports:
+                if (own.name, own.protocol) == (port.target, port.protocol):
+                    yield own.port
 
 
 def _matches(port: object, protocol: int, targets: list[int]) -> bool:

@@ -207,6 +207,8 @@ def _overruled(admin: TierTable, placed: Placed, budget: Budget) -> int | None:
     passing = may & admin.chain.pass_bits
     if not final:
         return 0
+    if _left(admin, placed, final):
+        return 0
     takers = 0
     ports = {
         (mask & final, possible & passing)
@@ -217,19 +219,34 @@ def _overruled(admin: TierTable, placed: Placed, budget: Budget) -> int | None:
     }
     for end in ends_of(admin.view, placed):
         sure = admin.end_must(end) & final
-        spans = {
-            (mask & final | sure, (mask | perhaps) & passing) for mask, perhaps in admin.spans(end)
-        }
-        for decides, clears in spans:
-            if not budget.spend(len(ports)):
-                return None
+        seen: set[tuple[int, int]] = set()
+        for mask, perhaps in admin.spans(end):
+            cell = (mask & final | sure, (mask | perhaps) & passing)
+            if cell in seen:
+                continue
+            seen.add(cell)
+            decides, clears = cell
             for certain, possible in ports:
                 bits = decides & certain
                 low = bits & -bits
                 if not low or clears & possible & (low - 1):
                     return 0
                 takers |= low
+            if not budget.spend(len(ports)):
+                return None
     return takers
+
+
+def _left(admin: TierTable, placed: Placed, final: int) -> bool:
+    """Whether there is a cell of the rule that no final Admin rule certainly matches."""
+    for end in ends_of(admin.view, placed):
+        sure = admin.end_must(end) & final
+        for mask in admin.fewest(end.ranges):
+            decides = mask & final | sure
+            for part in ports_of(placed):
+                if any(not decides & certain for certain in admin.port_masks(part)):
+                    return True
+    return False
 
 
 def _report_overruled(admin: TierTable, placed: Placed, takers: int, found: Collector) -> None:

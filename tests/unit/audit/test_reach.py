@@ -1,7 +1,7 @@
 from helpers import builders as b
 
 from knp_py.audit.cells import Ports, tables
-from knp_py.audit.reach import may_reach, shut
+from knp_py.audit.reach import Reach, shut
 from knp_py.audit.view import View
 from knp_py.model.changes import ClusterObject
 from knp_py.model.policy import Direction, Tier
@@ -18,7 +18,7 @@ def is_shut(*objects: ClusterObject, port: int = 80) -> bool:
 
 def reaches(*objects: ClusterObject, port: int = 53) -> bool:
     view = View(objects)
-    return may_reach(view, tables(view), WEB, 17, port)
+    return Reach(view, tables(view), 17, port).may(WEB)
 
 
 def test_shut_for_certain() -> None:

@@ -135,8 +135,16 @@ def test_a_namespace_asked_for_by_a_name_that_is_not_there() -> None:
     assert "did you mean 'monitoring'" in finding.message
     # Where no namespace is declared, none is missing.
     assert not paths("unknown-namespace", objects[-1])
-    subject = b.cnp("c", subject=b.in_namespace("shp"), egress=[b.deny(b.pods())])
+    subject = b.cnp("c", subject=b.in_namespace("shpo"), egress=[b.deny(b.pods())])
     assert paths("unknown-namespace", b.namespace("shop"), subject) == ["c spec.subject"]
+
+
+def test_a_namespace_of_another_directory_is_not_missing() -> None:
+    for declared, name in (("shop", "monitoring"), ("team-a", "team-b")):
+        policy = b.netpol("shop/p", ingress=[b.allow(b.in_namespace(name))])
+        assert not paths("unknown-namespace", b.namespace(declared), policy)
+        whole: list[ClusterObject] = [b.namespace(declared), b.namespace("kube-system"), policy]
+        assert paths("unknown-namespace", *whole) == ["shop/p spec.ingress[0].from[0]"]
 
 
 # Port names.
