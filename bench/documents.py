@@ -12,7 +12,9 @@ def pod_document(index: int) -> dict[str, Any]:
     """Pod number ``index`` of ``bench.scenarios`` with the fields that real ones carry."""
     pod = make_pod(index)
     ip = format_address(pod.ips[0])
-    managed: dict[str, Any] = {f"f:field-{n}": {"f:name": {}, "f:value": {}, ".": {}} for n in range(40)}
+    managed: dict[str, Any] = {
+        f"f:field-{n}": {"f:name": {}, "f:value": {}, ".": {}} for n in range(40)
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",

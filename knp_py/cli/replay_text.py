@@ -141,7 +141,10 @@ class ConnectionPrinter:
             return
         if flow.note is not None:
             print_wrapped(f"note: {flow.note}", _INDENT)
-        if flow.decision.verdict is Verdict.DENY and flow.reply.packets:
+        for address in flow.decision.unidentified:
+            text = f"{format_address(address)} lies in a pod network and is no known pod's"
+            print_wrapped(f"note: {text}", _INDENT)
+        if flow.decision.verdict is Verdict.DENY and flow.answered:
             print_wrapped("note: yet it was answered in the capture", _INDENT)
 
 

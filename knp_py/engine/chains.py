@@ -52,6 +52,8 @@ PORT_PROTOCOLS = (int(Proto.TCP), int(Proto.UDP), int(Proto.SCTP))
 _GROUP_LIMIT = 4096
 
 FAIL_CLOSED = "fails closed: it has a field that this version does not know"
+NAMES_CLOSED = "fails closed: domainNames work in Accept rules only"
+INGRESS_CLOSED = "fails closed: ingress peers select pods only"
 UNKNOWN_ACTION = "its action is unknown, which denies"
 ISOLATED = "no rule of the policies that isolate the pod matches"
 
@@ -224,10 +226,8 @@ class _Builder:
     ) -> None:
         """Add one ClusterNetworkPolicy rule as the next bit."""
         action = rule.action
-        closed = any(_unknown_peer(peer, rule, direction) for peer in rule.peers) or any(
-            isinstance(port, UnknownPort) for port in rule.ports or ()
-        )
-        reason = FAIL_CLOSED if closed else None
+        reason = _closed(rule, direction)
+        closed = reason is not None
         if action is Action.UNKNOWN:
             reason = reason or UNKNOWN_ACTION
         denies = action is not Action.ACCEPT and (closed or action is not Action.PASS)
@@ -355,10 +355,14 @@ def _sweep(edges: dict[int, int], always: int) -> tuple[list[int], list[int]]:
     return bounds, masks
 
 
-def _unknown_peer(peer: Peer, rule: ClusterRule, direction: Direction) -> bool:
-    if isinstance(peer, UnknownPeer):
-        return True
-    if isinstance(peer, DomainPeer) and rule.action is not Action.ACCEPT:
-        return True
-    # Ingress peers select pods only: any other field is not one of theirs.
-    return direction is Direction.INGRESS and not isinstance(peer, PodPeer)
+def _closed(rule: ClusterRule, direction: Direction) -> str | None:
+    """Why a rule fails closed as a whole (semantics §4); None if it does not."""
+    if any(
+        isinstance(part, (UnknownPeer, UnknownPort)) for part in (*rule.peers, *(rule.ports or ()))
+    ):
+        return FAIL_CLOSED
+    if direction is Direction.INGRESS and not all(isinstance(p, PodPeer) for p in rule.peers):
+        return INGRESS_CLOSED
+    if rule.action is not Action.ACCEPT and any(isinstance(p, DomainPeer) for p in rule.peers):
+        return NAMES_CLOSED
+    return None

@@ -197,7 +197,7 @@ def _outcome(
     if bit == low:
         return Outcome.PASSED if low & chain.pass_bits else Outcome.DECIDED
     if peer & port & bit:
-        return Outcome.LATER
+        return Outcome.NOT_REACHED if low & chain.pass_bits else Outcome.LATER
     if low and bit > low and not isinstance(chain.policies[0], NetworkPolicy):
         return Outcome.NOT_REACHED
     if not peer & bit:

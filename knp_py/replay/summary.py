@@ -66,7 +66,7 @@ class Tally:
             self._pods += 1
         if flow.service is not None:
             self._services += 1
-        if decision.verdict is Verdict.DENY and flow.reply.packets:
+        if decision.verdict is Verdict.DENY and flow.answered:
             self._answered += 1
         bare = decision if not decision.grants else msgspec.structs.replace(decision, grants=())
         key = (verdict, decision_text(bare))

@@ -22,7 +22,7 @@ from helpers.judging import snapshot_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knp_py.engine.chains import FAIL_CLOSED, Chain, ChainCompiler
+from knp_py.engine.chains import FAIL_CLOSED, NAMES_CLOSED, Chain, ChainCompiler
 from knp_py.engine.snapshot import Snapshot
 from knp_py.model.net import parse_address
 from knp_py.model.objects import Pod
@@ -80,7 +80,7 @@ def test_what_fails_closed_is_seen_in_the_chain() -> None:
     chain = compiled(cnp("p", egress=[accept(*odd), deny(*odd), pass_on(domains("a.example"))]))
     assert chain.skipped == 0b001
     assert bits(chain, "192.0.2.1", ICMP, 0) == 0b110
-    assert [r.reason for r in chain.rulings[1:]] == [FAIL_CLOSED, FAIL_CLOSED]
+    assert [r.reason for r in chain.rulings[1:]] == [FAIL_CLOSED, NAMES_CLOSED]
     assert chain.pass_bits == 0
 
 

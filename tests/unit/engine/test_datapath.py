@@ -428,3 +428,14 @@ def test_own_pods_builder_is_the_policys_namespace() -> None:
     policy = netpol("y/web", select({"app": "b"}), ingress=[allow(own_pods())])
     wire = Wire([policy])
     assert wire.send(tcp_packet(A, B, 40000, 80, "S")).decision.verdict is Verdict.DENY
+
+
+def test_a_refusal_is_no_answer() -> None:
+    wire = Wire([])
+    refused = wire.send(tcp_packet(A, B, 40000, 80, "S"))
+    wire.send(tcp_packet(B, A, 80, 40000, "RA"))
+    silent = wire.send(tcp_packet(A, B, 40001, 80, "S"))
+    about = bytes(tcp_packet(A, B, 40001, 80, "S"))
+    wire.send(IP(src=B, dst=A) / ICMP(type=3, code=3) / Raw(about))
+    answered = handshake(wire, A, B, 40002, 80)
+    assert [f.answered for f in (refused, silent, answered)] == [False, False, True]
