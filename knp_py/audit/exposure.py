@@ -72,7 +72,7 @@ def _report_family(view: View, placed: Placed, found: Collector, *, four: bool) 
     if four:
         message = "denies all of IPv4, but nothing does the same for IPv6: where pods have "
         message += "IPv6 addresses, everything is reachable over it"
-        severity = Severity.WARNING if view.dual_stack else Severity.INFO
+        severity = Severity.WARNING if view.ipv6 else Severity.INFO
     else:
         message = "denies all of IPv6, but nothing does the same for IPv4"
         severity = Severity.INFO
@@ -140,7 +140,7 @@ def _check_metadata(egress: dict[Tier, TierTable], policy: Policy, found: Collec
                     peer_path(direction, number, index),
                     "includes 169.254.169.254, where clouds serve instance metadata and "
                     "credentials to whoever asks",
-                    "except 169.254.0.0/16"
+                    "add 169.254.0.0/16 to its except"
                     if isinstance(policy, NetworkPolicy)
                     else "deny 169.254.0.0/16 before this rule",
                 )
@@ -184,7 +184,7 @@ def _check_opened(view: View, found: Collector) -> None:
                 f"spec.{direction.text}" if rules else "spec.policyTypes",
                 f"restricts no {direction.text}: {listing(opening)} {verb} all of it to the same "
                 "pods, and what one NetworkPolicy allows no other takes back",
-                f"delete the rule that allows everything, or {direction.text} here",
+                "delete the rule that allows everything, if that is the mistake",
                 Severity.WARNING if rules else Severity.INFO,
             )
 

@@ -100,13 +100,17 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str
 
     def record(self) -> dict[str, str | int | None]:
-        """As in JSON; ``document`` counts from 1 in a file of several, else null."""
+        """As in JSON; ``document`` counts from 1 in a file of several, else null.
+
+        ``derived_from`` is the object that the policy was derived from, if it has no document.
+        """
         return {
             "id": self.id,
             "severity": self.severity.text,
             "object": self.object,
             "file": self.origin.source or None,
             "document": self.origin.document or None,
+            "derived_from": self.origin.derived_from or None,
             "path": self.path,
             "message": self.message,
             "fix": self.fix,
@@ -119,6 +123,7 @@ class Collector:
     def __init__(self, ignore: Iterable[str] = ()) -> None:
         self._ignore = frozenset(ignore)
         self._found: list[Finding] = []
+        self._keys: set[tuple[str, str, str]] = set()
 
     def wants(self, check: str) -> bool:
         """Whether findings of this check are asked for: a costly one need not look."""
@@ -153,12 +158,17 @@ class Collector:
         """A finding about anything. Raises ``KeyError`` for an id not in the catalogue."""
         usual = CATALOGUE[check].severity
         if check not in self._ignore:
+            self._keys.add((check, subject, path))
             chosen = usual if severity is None else severity
             self._found.append(Finding(check, chosen, subject, origin, path, message, fix))
 
+    def has(self, check: str, subject: str, path: str) -> bool:
+        """Whether such a finding was made; ``subject`` as in findings."""
+        return (check, subject, path) in self._keys
+
     def places(self) -> set[tuple[str, str]]:
         """(object, path) of every finding so far."""
-        return {(finding.object, finding.path) for finding in self._found}
+        return {(subject, path) for _, subject, path in self._keys}
 
     def sorted(self) -> list[Finding]:
         """By file, document, object and field; what is about the whole input comes last."""
@@ -187,7 +197,8 @@ def _natural(path: str) -> list[tuple[int, str]]:
 def describe(policy: Policy) -> str:
     """``Kind name`` or ``Kind namespace/name``."""
     if isinstance(policy, ClusterNetworkPolicy):
-        return f"{policy.kind} {policy.name}"
+        # Older kinds carry theirs in the name too, since names are unique only per kind.
+        return f"{policy.kind} {policy.name.removeprefix(f'{policy.kind}/')}"
     return f"NetworkPolicy {policy.key}"
 
 

@@ -38,7 +38,7 @@ def lint(
             problem.origin,
             problem.path,
             problem.message,
-            "correct it: the object was left out of all other checks",
+            "correct the field; until then the object is left out of all other checks",
         )
     view = View(objects)
     tabs = tables(view)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from knp_py.audit.cells import Ports, TierTable, port_parts
 from knp_py.audit.shadows import Tables
 from knp_py.audit.view import View
-from knp_py.model.net import V4_BASE, V6_LAST, is_v4
+from knp_py.model.net import V4_BASE, V4_LAST, V6_LAST, is_v4
 from knp_py.model.policy import Direction, NetworkRule, PodPeer, Tier
 
 
@@ -75,10 +75,21 @@ class Reach:
             for policy in view.network
             if any(_may_match(r, protocol, port) for r in policy.rules[Direction.EGRESS] or ())
         }
-        self._addresses = self._address_pairs()
+        starts = self._starts()
+        four = {start for start in starts if is_v4(start)}
+        # (cells, whether it counts that nothing denies them) of each family that pods have.
+        self._cells: list[tuple[set[tuple[int, int]], bool]] = []
+        if view.ipv4:
+            self._cells.append((self._pairs(four), True))
+        if view.ipv6:
+            self._cells.append((self._pairs(starts - four), not view.ipv4))
 
     def may(self, subject: PodPeer) -> bool:
-        """Whether some pod of the subject may, without learned names. When in doubt, yes."""
+        """Whether some pod of the subject may, without learned names. When in doubt, yes.
+
+        That nothing denies IPv6 is no way out for a subject to which IPv4 is shut: most
+        such policies are of clusters without IPv6.
+        """
         view = self._view
         by_policy = any(
             policy.key in self._policies for policy in view.may_isolate(subject, Direction.EGRESS)
@@ -86,22 +97,21 @@ class Reach:
         isolated = view.isolates(subject, Direction.EGRESS)
         admin = self._ask(self._admin, subject)
         baseline = self._ask(self._baseline, subject)
-        cells = {
-            (one & admin.relevant, other & baseline.relevant) for one, other in self._addresses
-        }
-        for by_admin, by_baseline in cells:
-            first = admin.outlook(by_admin)
-            if first.accepts:
-                return True
-            if first.denies and not first.passes:
-                continue
-            if by_policy:
-                return True
-            if isolated:
-                continue
-            last = baseline.outlook(by_baseline)
-            if last.accepts or last.passes or not last.denies:
-                return True
+        for pairs, by_default in self._cells:
+            cells = {(one & admin.relevant, other & baseline.relevant) for one, other in pairs}
+            for by_admin, by_baseline in cells:
+                first = admin.outlook(by_admin)
+                if first.accepts:
+                    return True
+                if first.denies and not first.passes:
+                    continue
+                if by_policy:
+                    return True
+                if isolated:
+                    continue
+                last = baseline.outlook(by_baseline)
+                if last.accepts or ((last.passes or not last.denies) and by_default):
+                    return True
         return False
 
     def _ask(self, table: TierTable, subject: PodPeer) -> _Question:
@@ -114,15 +124,17 @@ class Reach:
             table.any_pod | table.any_node,
         )
 
-    def _address_pairs(self) -> set[tuple[int, int]]:
-        """The distinct pairs of rule sets, over all addresses of families that pods have."""
-        one, other = self._admin, self._baseline
-        starts = {V4_BASE, *one.chain.bounds, *other.chain.bounds}
-        if self._view.dual_stack:
-            starts = {0, *(start for start in starts if start <= V6_LAST)}
-        else:
-            starts = {start for start in starts if is_v4(start)}
-        return {(one.address_mask(start), other.address_mask(start)) for start in starts}
+    def _starts(self) -> set[int]:
+        """Where something changes, over all addresses."""
+        bounds = (*self._admin.chain.bounds, *self._baseline.chain.bounds)
+        return {0, V4_BASE, V4_LAST + 1, *(bound for bound in bounds if bound <= V6_LAST)}
+
+    def _pairs(self, starts: set[int]) -> set[tuple[int, int]]:
+        """The distinct pairs of rule sets."""
+        return {
+            (self._admin.address_mask(start), self._baseline.address_mask(start))
+            for start in starts
+        }
 
 
 def _may_match(rule: NetworkRule, protocol: int, port: int) -> bool:

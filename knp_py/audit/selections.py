@@ -49,10 +49,9 @@ def check(view: View, found: Collector) -> None:
     if not view.all_pods and view.policies:
         found.overall(
             "no-pods",
-            "no pods in the input: what policies and peers select was not checked, and rules "
-            "were compared for all pods that could be",
-            "lint the workloads too, or `kubectl get pods,ns,nodes,svc,netpol,"
-            "clusternetworkpolicies -A -o json` of the cluster",
+            "no pods in the input: what policies and peers select was not checked",
+            "lint the workloads too, or all of `kubectl get pods,ns,nodes,svc,netpol,"
+            "clusternetworkpolicies -A -o json`",
         )
 
 

@@ -284,6 +284,9 @@ def _check_union(table: TierTable, found: Collector, budget: Budget) -> None:
         if not takers:
             continue
         gone |= placed.bit
+        opened = f"spec.{table.direction.text}"
+        if found.has("opened-elsewhere", describe(placed.policy), opened):
+            continue  # said of the whole policy
         names = listing(_name(table, table.rules[n], placed) for n in _numbers(takers))
         verb = "allows" if takers.bit_count() == 1 else "allow"
         found.about(

@@ -175,7 +175,12 @@ class View:
         return tuple(subtract(ranges, []))
 
     @property
-    def dual_stack(self) -> bool:
+    def ipv4(self) -> bool:
+        """Whether a pod may have an IPv4 address, for all the input says."""
+        return any(first <= V4_LAST and last >= V4_BASE for first, last in self.pod_ranges)
+
+    @property
+    def ipv6(self) -> bool:
         """Whether a pod may have an IPv6 address, for all the input says."""
         return any(last > V4_LAST or first < V4_BASE for first, last in self.pod_ranges)
 

@@ -122,8 +122,11 @@ def test_tcp_to_the_resolver() -> None:
 
 def test_a_server_must_be_of_a_family_that_pods_have() -> None:
     policy = names(GITHUB, b.deny(b.networks("0.0.0.0/0")))
-    assert not paths("names-without-dns", policy)
+    assert paths("names-without-dns", policy)
     assert paths("names-without-dns", policy, b.pod("a/sandbox", "10.0.0.1", labels=LABELS))
+    assert not paths("names-without-dns", policy, b.pod("a/sandbox", "fd00::1", labels=LABELS))
+    six = b.accept(b.networks("fd00::53/128"), ports=[b.udp(53), b.tcp(53)])
+    assert not paths("names-without-dns", names(six, GITHUB, b.deny(ALL)))
 
 
 # Names that restrict nothing.

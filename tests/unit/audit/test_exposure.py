@@ -71,7 +71,7 @@ def test_a_wide_allow_includes_the_metadata_server() -> None:
     policy = b.netpol("a/p", egress=[b.allow(b.ip_block("0.0.0.0/0", "10.0.0.0/8"))])
     [finding] = findings_of("metadata-server-open", policy)
     assert finding.path == "spec.egress[0].to[0]"
-    assert "except 169.254.0.0/16" in finding.fix
+    assert "169.254.0.0/16 to its except" in finding.fix
     assert paths("metadata-server-open", b.cnp("c", egress=[b.accept(V4)])) == [
         "c spec.egress[0].to[0]"
     ]
@@ -117,6 +117,7 @@ def test_an_allow_list_beside_an_allow_all() -> None:
     assert finding.path == "spec.egress"
     assert finding.severity is Severity.WARNING
     assert "wide allows all of it" in finding.message
+    assert ids([listed, wide]) == ["opened-elsewhere"]
 
 
 def test_all_addresses_are_everything() -> None:

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from helpers import builders as b
 
@@ -52,6 +53,7 @@ def test_record() -> None:
         "object": "NetworkPolicy a/p",
         "file": None,
         "document": None,
+        "derived_from": None,
         "path": "spec.egress",
         "message": "m",
         "fix": "f",
@@ -60,6 +62,8 @@ def test_record() -> None:
 
 def test_words() -> None:
     assert describe(b.cnp("c")) == "ClusterNetworkPolicy c"
+    old = msgspec.structs.replace(b.cnp("AdminNetworkPolicy/a"), kind="AdminNetworkPolicy")
+    assert describe(old) == "AdminNetworkPolicy a"
     assert [listing("abcde"[:n]) for n in range(6)] == [
         "",
         "a",

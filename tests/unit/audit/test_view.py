@@ -41,15 +41,17 @@ def test_where_pods_can_be() -> None:
     one, two = b.address("10.0.0.1"), b.address("10.0.0.2")
     view = View([pod])
     assert view.pod_ranges == ((one, two),)
-    assert not view.dual_stack
+    assert (view.ipv4, view.ipv6) == (True, False)
+    six = View([b.pod("a/p", "fd00::1")])
+    assert (six.ipv4, six.ipv6) == (False, True)
     assert View([]).pod_ranges == EVERYWHERE
-    assert View([]).dual_stack
+    assert (View([]).ipv4, View([]).ipv6) == (True, True)
     made_up = msgspec.structs.replace(pod, made_up=True)
     assert View([made_up]).pod_ranges == EVERYWHERE
     node = b.node("n", pod_cidrs=["10.0.0.0/31", "fd00::/64"])
     view = View([pod, node])
     assert view.pod_ranges[0] == (one - 1, two)
-    assert view.dual_stack
+    assert view.ipv6
 
 
 def test_where_nodes_are() -> None:

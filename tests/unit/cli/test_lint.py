@@ -58,10 +58,9 @@ ClusterNetworkPolicy guard ({shadowed})
 
 input
   info  no-pods
-    no pods in the input: what policies and peers select was not checked, and rules were compared
-    for all pods that could be
-    fix: lint the workloads too, or `kubectl get pods,ns,nodes,svc,netpol,clusternetworkpolicies -A
-         -o json` of the cluster
+    no pods in the input: what policies and peers select was not checked
+    fix: lint the workloads too, or all of `kubectl get
+         pods,ns,nodes,svc,netpol,clusternetworkpolicies -A -o json`
 
 1 warning and 1 info in 1 policy and 0 pods
 """
@@ -92,6 +91,7 @@ def test_jsonl(shadowed: str) -> None:
         "object": "ClusterNetworkPolicy guard",
         "file": shadowed,
         "document": None,
+        "derived_from": None,
         "path": "spec.egress[1]",
         "message": "never decides: spec.egress[0] 'everything' denies every flow it matches first",
         "fix": "move it before spec.egress[0], or delete it",
