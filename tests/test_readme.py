@@ -79,7 +79,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (tools / "kubectl").write_text(script)
     capture = ROOT / "examples" / "agent-sandbox" / "phase4.pcap"
-    (tools / "tcpdump").write_text(f'#!/bin/sh\ncp "{capture}" "$4"\n')
+    (tools / "tcpdump").write_text(
+        f'#!/bin/sh\nfor file; do :; done\n[ "$file" = - ] && exec cat "{capture}"\n'
+        f'cp "{capture}" "$file"\n'
+    )
     for name in ("kubectl", "tcpdump"):
         (tools / name).chmod(0o755)
     environment = desk / ".venv"

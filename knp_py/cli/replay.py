@@ -1,5 +1,6 @@
 """``knp replay``: judge a capture, one record per connection, and say who decided."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -78,7 +79,8 @@ def command(
         typer.Option(
             "--diff",
             metavar="PATH",
-            help="Judge by these manifests too and print only what changes (exit 1 if any).",
+            help="Judge by these manifests instead, pods included, and print only the connections"
+            " whose verdict changes (exit 1 if any).",
         ),
     ] = None,
     scope: Scope = FqdnScope.POD,
@@ -144,15 +146,25 @@ def command(
         records = _records(captures, problems, stdin)
         if after is not None:
             raise typer.Exit(_diff(before, after, records, verdict, output, problems))
+        live = stdin is not None
         if not write:
-            _judge(before, records, verdict, output, problems, None, quiet=summary_only)
+            _judge(before, records, verdict, output, problems, None, quiet=summary_only, live=live)
             return
         # Here, because it imports scapy, which costs more than most replays.
         from knp_py.adapters.verdict_files import VerdictFiles  # noqa: PLC0415
 
         files = stack.enter_context(VerdictFiles(write))
         placing = Placing(lambda flow, record: files.write(flow.decision.verdict, record))
-        _judge(before, records, verdict, output, problems, placing.packet, quiet=summary_only)
+        _judge(
+            before,
+            records,
+            verdict,
+            output,
+            problems,
+            placing.packet,
+            quiet=summary_only,
+            live=live,
+        )
         placing.finish()
         if files.unknown:
             note(f"{files.unknown:,} packets have no verdict (midstream) and are in neither file")
@@ -230,14 +242,22 @@ def _judge(
     on_packet: OnPacket | None,
     *,
     quiet: bool,
+    live: bool,
 ) -> None:
     replay = Replay(side.datapath, odd_link=find_ip)
-    flows = _with_progress(replay.run(records, on_packet), replay)
     printer = ConnectionPrinter(output, replay)
-    for flow in flows:
-        side.tally.add(flow)
+
+    def show(flow: Flow) -> None:
         if not quiet and (verdict is None or flow.decision.verdict.value == verdict.value):
             printer.connection(flow)
+
+    if live and output is OutputFormat.TABLE:
+        for flow in replay.run(records, _as_they_begin(show, on_packet)):
+            side.tally.add(flow)
+    else:
+        for flow in _with_progress(replay.run(records, on_packet), replay):
+            side.tally.add(flow)
+            show(flow)
     summary = side.tally.summary(replay, side.snooper.counts, problems)
     printer.end(summary)
     if output is not OutputFormat.JSON:
@@ -248,6 +268,22 @@ def _judge(
             unlisted=printer.unlisted,
             to_stderr=printer.lines_only,
         )
+
+
+def _as_they_begin(show: Callable[[Flow], None], on_packet: OnPacket | None) -> OnPacket:
+    """For a capture that streams in: a verdict is shown when it is made, not when it ends."""
+    newest = 0
+
+    def packet(flow: Flow | None, record: Record) -> None:
+        nonlocal newest
+        if flow is not None and flow.number > newest:
+            newest = flow.number
+            show(flow)
+            sys.stdout.flush()
+        if on_packet is not None:
+            on_packet(flow, record)
+
+    return packet
 
 
 def _diff(

@@ -41,3 +41,21 @@ def test_ctrl_c_ends_the_capture_and_keeps_the_answer(tmp_path: Path) -> None:
     assert b"1 connections in 1 packets" in process.stderr.read()
     for pipe in (process.stdin, process.stdout, process.stderr):
         pipe.close()
+
+
+def test_a_verdict_is_shown_when_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    packet = Ether() / IP(src="10.244.1.6", dst="203.0.113.9") / UDP(sport=1, dport=2)
+    wrpcap(str(tmp_path / "c.pcap"), [packet])
+    argv = [sys.executable, "-m", "knp_py", "replay", "-", "-m", str(tmp_path)]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write((tmp_path / "c.pcap").read_bytes())
+        process.stdin.flush()
+        lines = [process.stdout.readline() for _ in range(3)]  # while the capture goes on
+        assert b"shop/web:1" in lines[2]
+        process.stdin.close()
+        assert b"1 connections in 1 packets" in process.stdout.read()
