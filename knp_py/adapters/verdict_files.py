@@ -11,6 +11,7 @@ from knp_py.model.decision import Verdict
 
 Record = tuple[int, int, bytes, int]
 _ETHERNET = 1
+_LATEST = (1 << 32) * 1_000_000_000 - 1  # a pcap file's times have 32 bits of seconds
 _NAMES = {Verdict.ALLOW: "allowed", Verdict.DENY: "denied"}
 
 
@@ -19,7 +20,8 @@ class VerdictFiles:
 
     A pcap file has one link type: packets of another than the first go to a file that
     names it (``denied.link-113.pcap``). Times keep their nanoseconds. Packets of a
-    connection whose verdict is unknown go nowhere; ``unknown`` counts them.
+    connection whose verdict is unknown go nowhere; ``unknown`` counts them, ``out_of_range``
+    packets whose time does not fit and was cut to what does.
     """
 
     def __init__(self, directory: str) -> None:
@@ -31,6 +33,7 @@ class VerdictFiles:
         self._writers: dict[tuple[Verdict, int], RawPcapWriter] = {}
         self._first_link: int | None = None
         self.unknown = 0
+        self.out_of_range = 0
 
     def __enter__(self) -> Self:
         return self
@@ -56,6 +59,9 @@ class VerdictFiles:
         if verdict is Verdict.UNKNOWN:
             self.unknown += 1
             return
+        if not 0 <= ts <= _LATEST:
+            ts = min(max(ts, 0), _LATEST)
+            self.out_of_range += 1
         seconds, fraction = divmod(ts, 1_000_000_000)
         writer = self._writer(verdict, link)
         if not writer.header_present:

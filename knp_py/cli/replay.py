@@ -25,7 +25,7 @@ from knp_py.engine.names import DomainCache
 from knp_py.engine.resolvers import parse_networks, parse_trust
 from knp_py.engine.snapshot import Snapshot
 from knp_py.engine.snoop import DnsSnooper
-from knp_py.errors import InputError
+from knp_py.errors import CaptureError, InputError
 from knp_py.model.net import Cidr
 from knp_py.replay.placing import Placing
 from knp_py.replay.runner import OnPacket, Record, Replay
@@ -168,6 +168,8 @@ def command(
         placing.finish()
         if files.unknown:
             note(f"{files.unknown:,} packets have no verdict (midstream) and are in neither file")
+        if files.out_of_range:
+            note(f"{files.out_of_range:,} packet times do not fit a pcap file and were cut")
         if placing.unplaced:
             note(
                 f"{placing.unplaced:,} fragments of datagrams that never became whole are in"
@@ -258,6 +260,7 @@ def _judge(
         for flow in _with_progress(replay.run(records, on_packet), replay):
             side.tally.add(flow)
             show(flow)
+    _refuse_nothing(replay, problems)
     summary = side.tally.summary(replay, side.snooper.counts, problems)
     printer.end(summary)
     if output is not OutputFormat.JSON:
@@ -268,6 +271,12 @@ def _judge(
             unlisted=printer.unlisted,
             to_stderr=printer.lines_only,
         )
+
+
+def _refuse_nothing(replay: Replay, problems: list[str]) -> None:
+    """A capture damaged in its first record was not judged: no CI job may take it for "no"."""
+    if problems and not replay.packets:
+        raise CaptureError(problems[0])
 
 
 def _as_they_begin(show: Callable[[Flow], None], on_packet: OnPacket | None) -> OnPacket:
@@ -310,6 +319,7 @@ def _diff(
         changed += 1
         if verdict is None or now.decision.verdict.value == verdict.value:
             printer.change(was, now)
+    _refuse_nothing(old, problems)
     total = sum(before.tally.summary(old, Counter(), []).verdicts.values())
     printer.end_diff(changed, total, problems)
     return 1 if changed else 0

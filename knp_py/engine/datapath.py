@@ -199,7 +199,8 @@ class Datapath:
     def _judge_incomplete(self, now: float) -> None:
         """A datagram whose rest the capture lacks: its first fragment has the ports.
 
-        What the receiving host would refuse whatever policy says is only counted.
+        Without that it is judged on its addresses (semantics §5). What the receiving host
+        would refuse whatever policy says is only counted.
         """
         for gone in self.fragments.expire(now):
             if gone.first and gone.reason not in _REFUSED:

@@ -82,7 +82,7 @@ class Tally:
         return Summary(
             connections=sum(self._verdicts.values()),
             packets=replay.packets,
-            seconds=(replay.last_ns - replay.first_ns) * 1e-9,
+            seconds=max(0, replay.last_ns - replay.first_ns) * 1e-9,
             pod_connections=self._pods,
             service_connections=self._services,
             denied_but_answered=self._answered,

@@ -20,6 +20,7 @@ MAX_BYTES = 8 << 20
 _V4_FIELDS = Struct(">xxHHH").unpack_from  # total length, identification, flags and offset
 _PIECE_COST = 200  # bytes that holding a fragment costs besides its own
 _FIRST_KEPT = 2048  # of a first fragment whose datagram never became whole
+_LATER_KEPT = 128  # bytes of any other: it has no more to tell than its addresses
 
 _Key = tuple[int, bytes, bytes, int, int]  # VLANs, addresses, identification, protocol, version
 _Piece = tuple[int, int, bytes]  # start, end, bytes: fewer if the capture cut them
@@ -41,8 +42,9 @@ class Datagram(NamedTuple):
 class Incomplete(NamedTuple):
     """A datagram that never became whole, as ``expire`` hands it out.
 
-    ``first`` is the beginning of its first fragment, IP header included, ``b""`` if that
-    never came. ``reason`` is a key of ``Reassembler.counts``.
+    ``first`` is the beginning of its first fragment, IP header included, or of the one that
+    came first if that never came; ``b""`` if the datagram was refused. ``reason`` is a key of
+    ``Reassembler.counts``.
     """
 
     first: bytes
@@ -133,10 +135,14 @@ class Reassembler:
         pending.parts += 1
         if pending.refused:
             return None
-        if fragment.start == 0 and not pending.header:
+        begins = fragment.start == 0 and not pending.header
+        if begins or not pending.first:
+            self._charge(pending, -len(pending.first))
+            pending.first = data[offset : offset + (_FIRST_KEPT if begins else _LATER_KEPT)]
+            self._charge(pending, len(pending.first))
+        if begins:
             pending.header = fragment.header
-            pending.first = data[offset : offset + _FIRST_KEPT]
-            self._charge(pending, len(pending.header) + len(pending.first))
+            self._charge(pending, len(pending.header))
         problem = self._insert(pending, fragment)
         if problem:
             self._refuse(key, pending, problem)

@@ -327,3 +327,39 @@ def test_a_payload_of_nonsense_never_raises(place: Path) -> None:
     ]
     wrpcap(str(place / "odd.pcap"), odd)
     assert [r["verdict"] for r in replay(place, capture="odd.pcap")] == ["allow"]
+
+
+def test_a_capture_without_one_readable_record_is_bad_input(place: Path) -> None:
+    data = (place / "c.pcap").read_bytes()
+    (place / "stub.pcap").write_bytes(data[:30])
+    base = ("replay", str(place / "stub.pcap"), "-m", str(place / "cluster.yaml"))
+    for more in ((), ("--diff", str(place / "cluster.yaml"))):
+        ended = knp(*base, *more)
+        assert ended.code == 2
+        assert len(ended.err.splitlines()) == 1
+
+
+def test_times_that_no_pcap_file_can_hold_are_cut(place: Path) -> None:
+    blocks = [
+        (0x0A0D0D0A, b"\x4d\x3c\x2b\x1a\x01\x00\x00\x00" + b"\xff" * 8),
+        (1, b"\x01\x00\x00\x00\x00\x00\x00\x00\x09\x00\x01\x00\x00\x00\x00\x00"),
+        (6, bytes(4) + (2).to_bytes(4, "little") + bytes(4) + _packet(syn(WEB, DB, 1, 2))),
+    ]
+    made = b"".join(
+        kind.to_bytes(4, "little") + (len(body) + 12).to_bytes(4, "little") + body
+        + (len(body) + 12).to_bytes(4, "little")
+        for kind, body in blocks
+    )  # fmt: skip
+    (place / "far.pcapng").write_bytes(made)
+    out = place / "out"
+    ended = knp("replay", str(place / "far.pcapng"), "-m", str(place / "cluster.yaml"), "--write",
+                str(out))  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "1 packet times do not fit" in ended.err
+    assert len(rdpcap(str(out / "denied.pcap"))) == 1
+
+
+def _packet(packet: Packet) -> bytes:
+    data = bytes(packet)
+    length = len(data).to_bytes(4, "little")
+    return length + length + data + bytes(-len(data) % 4)

@@ -20,6 +20,7 @@ from helpers.builders import (
     service,
     tcp,
 )
+from helpers.builders import udp as udp_port
 from scapy.layers.dns import DNS, DNSQR, DNSRR
 from scapy.layers.inet import ICMP, IP, TCP, UDP, fragment
 from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6
@@ -35,6 +36,7 @@ from knp_py.engine.snoop import DnsSnooper
 from knp_py.engine.state import ClusterState
 from knp_py.model.changes import Change, ClusterObject, Verb
 from knp_py.model.decision import Verdict
+from knp_py.model.packet import Proto
 
 A, B, OUT, DNS_POD = "10.0.1.10", "10.0.2.10", "203.0.113.5", "10.0.3.53"
 PODS: list[ClusterObject] = [
@@ -255,12 +257,14 @@ def test_half_a_datagram_is_judged_by_its_first_fragment_and_counted() -> None:
     assert wire.path.fragments.counts["timeout"] == 1
 
 
-def test_half_a_datagram_without_its_beginning_is_only_counted() -> None:
-    wire = Wire([])
+def test_half_a_datagram_without_its_beginning_is_judged_on_its_addresses() -> None:
+    wire = Wire([netpol("y/web", select({"app": "b"}), ingress=[allow(ports=[udp_port(2)])])])
     pieces = fragment(udp(A, B, 1, 2, b"q" * 3000), 1000)
     assert wire.pass_on(bytes(pieces[1])) is None
     wire.path.finish()
-    assert wire.path.flows.ended == []
+    [flow] = wire.path.flows.ended
+    assert flow.key.protocol == Proto.UNKNOWN
+    assert flow.decision.verdict is Verdict.DENY
     assert wire.path.fragments.counts["timeout"] == 1
 
 

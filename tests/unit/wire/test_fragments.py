@@ -190,10 +190,15 @@ def test_adding_expires_too_and_time_may_step_back() -> None:
     assert [gone.received for gone in reassembler.expire(110)] == [50, 100, 61]
 
 
-def test_a_datagram_without_its_first_fragment_has_nothing_to_judge() -> None:
+def test_a_datagram_without_its_first_fragment_has_addresses_to_judge() -> None:
     reassembler = Reassembler()
     reassembler.add(PARTS4[1], now=0)
-    assert reassembler.expire(float("inf"))[0].first == b""
+    (gone,) = reassembler.expire(float("inf"))
+    assert gone.first == PARTS4[1][:128]
+    assert parse_ip(gone.first).fragment == 2
+    reassembler.add(PARTS4[1], now=100)
+    reassembler.add(PARTS4[0], now=100)  # the real first takes its place
+    assert reassembler.expire(float("inf"))[0].first.startswith(PARTS4[0][:40])
 
 
 def test_the_number_of_datagrams_is_bounded_oldest_first() -> None:
@@ -210,8 +215,8 @@ def test_the_number_of_bytes_is_bounded() -> None:
     reassembler = Reassembler(max_bytes=20_000)
     for ident in range(100):
         reassembler.add(part4(8, bytes(1000), ident=ident), now=ident)
-    assert len(reassembler) == 14  # 1000 bytes and what two objects cost
-    assert reassembler.counts == {"no room": 86}
+    assert len(reassembler) == 13  # 1000 bytes, a sample, and what two objects cost
+    assert reassembler.counts == {"no room": 87}
 
 
 def test_bytes_are_given_back() -> None:
