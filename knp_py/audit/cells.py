@@ -14,9 +14,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from knp_py.audit.view import EVERYWHERE, Ranges, View, subject_of
+from knp_py.audit.view import EVERYWHERE, Ranges, View
 from knp_py.engine.chains import PORT_PROTOCOLS, Chain, ChainCompiler
 from knp_py.engine.patterns import PatternTrie, canonical_pattern
+from knp_py.engine.policies import subject_of
 from knp_py.model.net import subtract
 from knp_py.model.policy import (
     Action,

@@ -7,8 +7,9 @@ from knp_py.audit.findings import Collector, Severity, describe, listing, rule_p
 from knp_py.audit.reach import Reach, shut
 from knp_py.audit.rules import numbered_rules
 from knp_py.audit.shadows import Tables
-from knp_py.audit.view import EVERYWHERE, IPV4, Ranges, View, subject_of
+from knp_py.audit.view import EVERYWHERE, IPV4, Ranges, View
 from knp_py.engine.evaluate import PolicyEngine
+from knp_py.engine.policies import subject_of
 from knp_py.engine.surroundings import NODE_LOCAL_DNS
 from knp_py.model.decision import Verdict
 from knp_py.model.net import parse_address, subtract

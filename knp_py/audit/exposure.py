@@ -11,7 +11,8 @@ from knp_py.audit.findings import Collector, Severity, listing, peer_path, rule_
 from knp_py.audit.reach import shut
 from knp_py.audit.rules import numbered_rules
 from knp_py.audit.shadows import Tables
-from knp_py.audit.view import IPV4, Ranges, View, subject_of
+from knp_py.audit.view import IPV4, Ranges, View
+from knp_py.engine.policies import subject_of
 from knp_py.model.net import parse_address, parse_cidr, subtract
 from knp_py.model.packet import Proto
 from knp_py.model.policy import (

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from knp_py.audit.cells import Placed, TierTable, ends_of, least
-from knp_py.audit.view import EVERYWHERE, View, subject_of
+from knp_py.audit.view import EVERYWHERE, View
 from knp_py.engine.chains import PORT_PROTOCOLS
+from knp_py.engine.policies import subject_of
 from knp_py.engine.snapshot import NO_PORTS
 from knp_py.model.net import V6_LAST
 from knp_py.model.policy import Direction

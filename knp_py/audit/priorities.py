@@ -3,7 +3,8 @@
 from knp_py.audit.cells import Placed, TierTable, ends_of, ports_of
 from knp_py.audit.findings import Collector, listing
 from knp_py.audit.shadows import Budget, Tables
-from knp_py.audit.view import View, subject_of
+from knp_py.audit.view import View
+from knp_py.engine.policies import subject_of
 from knp_py.model.policy import ClusterNetworkPolicy, Direction, Tier
 
 

@@ -11,8 +11,9 @@ from knp_py.audit.findings import (
     rule_path,
     subject_path,
 )
-from knp_py.audit.view import View, subject_of
+from knp_py.audit.view import View
 from knp_py.engine.patterns import canonical_pattern
+from knp_py.engine.policies import subject_of
 from knp_py.manifests.fields import one_of
 from knp_py.manifests.problems import did_you_mean
 from knp_py.model.policy import (

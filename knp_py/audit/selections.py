@@ -18,8 +18,9 @@ from knp_py.audit.findings import (
 )
 from knp_py.audit.overlap import names_in
 from knp_py.audit.rules import numbered_rules
-from knp_py.audit.view import View, subject_of
+from knp_py.audit.view import View
 from knp_py.engine.identities import Identity
+from knp_py.engine.policies import subject_of
 from knp_py.manifests.problems import did_you_mean
 from knp_py.model.packet import protocol_name
 from knp_py.model.policy import (

@@ -8,7 +8,8 @@ pods there are, and then of the input's own pods (``audit.present``).
 from knp_py.audit.cells import Placed, TierTable, ends_of, least, ports_of
 from knp_py.audit.findings import Collector, describe, listing, rule_path
 from knp_py.audit.present import Present
-from knp_py.audit.view import View, subject_of
+from knp_py.audit.view import View
+from knp_py.engine.policies import subject_of
 from knp_py.model.policy import ClusterNetworkPolicy, Direction, Policy, Tier
 
 Tables = dict[tuple[Tier, Direction], TierTable]

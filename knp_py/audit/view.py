@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from knp_py.audit.overlap import Overlap
 from knp_py.engine.identities import Identity, IdentityTable, NodeSelectorTable, SelectorTable
+from knp_py.engine.policies import peers_of, subject_of
 from knp_py.engine.snapshot import Snapshot
 from knp_py.engine.state import ClusterState
 from knp_py.engine.surroundings import is_cluster_resolver
@@ -21,7 +22,6 @@ from knp_py.model.policy import (
     Direction,
     NetworkPolicy,
     NodePeer,
-    Peer,
     PodPeer,
     Policy,
     Tier,
@@ -32,20 +32,6 @@ Ranges = tuple[tuple[int, int], ...]
 
 EVERYWHERE: Ranges = ((0, V6_LAST),)
 IPV4: Ranges = ((V4_BASE, V4_LAST),)
-
-
-def subject_of(policy: Policy) -> PodPeer:
-    """What selects the policy's pods, as a peer."""
-    if isinstance(policy, ClusterNetworkPolicy):
-        return policy.subject
-    return PodPeer(pods=policy.pods, namespace=policy.namespace)
-
-
-def peers_of(policy: Policy) -> Iterator[Peer]:
-    """Every peer of every rule, both directions."""
-    for rules in policy.rules:
-        for rule in rules or ():
-            yield from rule.peers or ()
 
 
 class View:

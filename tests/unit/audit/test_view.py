@@ -1,7 +1,8 @@
 import msgspec
 from helpers import builders as b
 
-from knp_py.audit.view import EVERYWHERE, View, peers_of, subject_of
+from knp_py.audit.view import EVERYWHERE, View
+from knp_py.engine.policies import peers_of, subject_of
 from knp_py.model.policy import Direction, PodPeer, Tier
 
 
