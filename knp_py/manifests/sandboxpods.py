@@ -91,7 +91,10 @@ class SandboxPods:
                 if message:
                     label = f"SandboxTemplate {namespace}/{name}"
                     self._made_up.warn(template.origin, label, message)
-            elif template.policy is not None:
+                if not (ours and message):
+                    continue
+                objects.remove(there)  # what the controller makes of the template counts
+            if template.policy is not None:
                 origin = derived(template.origin, "SandboxTemplate", namespace, name)
                 objects.append(msgspec.structs.replace(template.policy, origin=origin))
 
@@ -209,11 +212,15 @@ def _labels(sandbox: str, template: str) -> dict[str, str]:
 
 
 def _conflict(template: SandboxTemplate, there: NetworkPolicy, *, ours: bool) -> str:
-    """What to say of a NetworkPolicy of the derived one's name; the input's is in force."""
+    """What to say of a NetworkPolicy of the derived one's name.
+
+    One that the template controls follows the template; any other is in force as it is.
+    """
     name = there.name
     if template.policy is None:
         return (
-            f"Unmanaged, but its NetworkPolicy {name} is still there: the controller deletes it"
+            f"Unmanaged, but its NetworkPolicy {name} is still there: judged without it, as the"
+            " controller deletes it"
             if ours
             else ""
         )
@@ -225,6 +232,6 @@ def _conflict(template: SandboxTemplate, there: NetworkPolicy, *, ours: bool) ->
     if msgspec.structs.replace(template.policy, origin=there.origin) != there:
         return (
             f"NetworkPolicy {name} in the input differs from what the template says; "
-            "the input's is judged, the controller will overwrite it"
+            "the template's is judged, as the controller overwrites it"
         )
     return ""

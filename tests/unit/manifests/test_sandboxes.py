@@ -272,14 +272,14 @@ def test_the_derived_policy_in_the_input_is_the_one_in_force() -> None:
     assert result.controllers == {POLICY: "SandboxTemplate agent-runtime"}
     stale = {**same, "ingress": []}
     result = load_values(custom, owned(policy(stale), "SandboxTemplate", "agent-runtime"))
-    assert network_policies(result)[POLICY].rules[Direction.INGRESS] == ()
+    assert network_policies(result)[POLICY].rules[Direction.INGRESS] != ()
     (warning,) = lines(result.warnings)
-    assert "differs from what the template says; the input's is judged" in warning
+    assert "differs from what the template says; the template's is judged" in warning
     unmanaged = template(networkPolicyManagement="Unmanaged")
     result = load_values(unmanaged, owned(policy(same), "SandboxTemplate", "agent-runtime"))
-    assert list(network_policies(result)) == [POLICY]
+    assert list(network_policies(result)) == []
     (warning,) = lines(result.warnings)
-    assert "is still there: the controller deletes it" in warning
+    assert "is still there: judged without it, as the controller deletes it" in warning
 
 
 @pytest.mark.parametrize(
