@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from knp_py.model.decision import Decision, Verdict
 from knp_py.model.packet import Packet
+from knp_py.model.policy import Tier
 
 
 def explain_case(cluster: c.Cluster, packet: Packet, now: float) -> None:
@@ -43,8 +44,10 @@ def consistent(decision: Decision) -> None:
     )
     if decision.verdict is Verdict.DENY:
         assert decision.decided_by == rulings[-1]
-    elif rulings:
-        assert decision.decided_by in rulings
+    else:
+        assert decision.decided_by is not None
+        told = [ruling for ruling in rulings if ruling.tier is not Tier.DEFAULT] or rulings
+        assert decision.decided_by == told[-1] if told else decision.decided_by.allowed
     for ruling in rulings:
         if ruling.allowed:
             assert not ruling.isolated_by
