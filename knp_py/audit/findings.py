@@ -44,6 +44,7 @@ _CHECKS = (
     Check("unknown-action", _ERROR, "A rule's action is none of Accept, Deny and Pass: it denies"),
     Check("names-outside-accept", _ERROR, "domainNames in a Deny or Pass rule: it fails closed"),
     Check("unmatchable-name", _WARNING, "A domainNames entry that no host can have"),
+    Check("unknown-field", _ERROR, "A field that the API does not have: kubectl refuses it"),
     Check("suspicious-input", _WARNING, "The object is read, but not as its author may think"),
     Check("equal-priority", _WARNING, "Policies of one tier and priority disagree about a flow"),
     Check("shadowed-rule", _WARNING, "A rule that never decides: earlier rules take its flows"),

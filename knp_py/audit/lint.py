@@ -7,6 +7,7 @@ from knp_py.audit import dns, exposure, priorities, rules, selections, services,
 from knp_py.audit.cells import tables
 from knp_py.audit.findings import Collector, Finding
 from knp_py.audit.view import View
+from knp_py.manifests.fields import UNKNOWN_FIELD
 from knp_py.manifests.problems import Problem
 from knp_py.model.changes import ClusterObject
 
@@ -74,11 +75,16 @@ def _add_warnings(warnings: Iterable[Problem], found: Collector) -> None:
         ):
             continue
         unread = not problem.path and _unread(problem.message) is not None
+        unknown = problem.message.startswith(UNKNOWN_FIELD)
         found.add(
-            "ignored-object" if unread else "suspicious-input",
+            "ignored-object" if unread else "unknown-field" if unknown else "suspicious-input",
             problem.object,
             problem.origin,
             problem.path,
             problem.message,
-            "nothing, if it is not meant to be policy" if unread else "correct the field",
+            "nothing, if it is not meant to be policy"
+            if unread
+            else "write the field as the API has it, or leave it out: kubectl refuses it"
+            if unknown
+            else "see that this is what you mean",
         )

@@ -36,6 +36,7 @@ from knp_py.wire.fragments import Reassembler
 from knp_py.wire.packet import parse_ip
 
 DNS_PORT = 53
+MAX_DISORDER = 60.0  # seconds that packets may be out of order
 MIDSTREAM = "midstream: the capture does not hold the connection's beginning"
 # Neighbour and router discovery (RFC 4861) and multicast listener discovery (RFC 2710,
 # RFC 3810): without them IPv6 does not work, so they are never judged (semantics §5).
@@ -128,6 +129,7 @@ class Datapath:
         self.fragments = Reassembler()
         self.unreadable: Counter[str] = Counter()
         self.unparsed: Counter[str] = Counter()
+        self._clock = float("-inf")
         self._judge_midstream = judge_midstream
         self._assume_queried = assume_queried
         self._resolve_services = resolve_services
@@ -215,6 +217,7 @@ class Datapath:
         self, packet: Packet, data: bytes, offset: int, vlan: int, now: float, parts: int
     ) -> Flow:
         """A packet that came in ``parts`` to its flow; begins the flow when there is none."""
+        clock = self._forward(now)
         if packet.problem is not None:
             self.unparsed[packet.problem] += 1
         if DNS_PORT in {packet.sport, packet.dport}:
@@ -232,10 +235,16 @@ class Datapath:
         flow.last = max(flow.last, now)
         dns = DNS_PORT in {packet.sport, packet.dport}
         if packet.payload or (dns and packet.flags & SYN):
-            self._dns(side, packet, now)  # a SYN says where the stream of messages begins
+            self._dns(side, packet, clock)  # a SYN says where the stream of messages begins
         elif not vlan and parts == 1 and not dns:
             self._learn_raw(side, data, offset, packet)
         return flow
+
+    def _forward(self, now: float) -> float:
+        """Time for names: a packet that comes a little late does not revive what has ended."""
+        if now >= self._clock or self._clock - now > MAX_DISORDER:
+            self._clock = now  # far back: another capture, or the packet before was from nowhere
+        return self._clock
 
     def _learn_raw(self, side: Side, data: bytes, offset: int, packet: Packet) -> None:
         protocol = packet.protocol
@@ -285,7 +294,7 @@ class Datapath:
         flow.pod = snapshot.pod_at(packet.src)
         flow.target = snapshot.pod_at(packet.dst)
         if flow.pod is not None:
-            flow.names = self.engine.names.names(flow.pod, packet.dst, now)
+            flow.names = self.engine.names.names(flow.pod, packet.dst, self._clock)
         if packet.protocol == Proto.TCP:
             if tcp_begins(packet):
                 flow.isn = packet.seq
@@ -300,9 +309,9 @@ class Datapath:
             return flow
         flow.service = None if flow.target else snapshot.service_at(packet.dst)
         if flow.service is None:
-            flow.decision = self.engine.evaluate(packet, now=now)
+            flow.decision = self.engine.evaluate(packet, now=self._clock)
         else:
-            self._judge_service(flow, packet, flow.service, now)
+            self._judge_service(flow, packet, flow.service, self._clock)
         return flow
 
     def _judge_service(self, flow: Flow, packet: Packet, service: Service, now: float) -> None:

@@ -19,7 +19,7 @@ from knp_py.manifests.clusterpolicy import (
     read_rule_name,
     read_subject,
 )
-from knp_py.manifests.fields import Fields, as_object, unknown_field
+from knp_py.manifests.fields import WIDER, Fields, as_object, unknown_field
 from knp_py.manifests.metadata import Metadata
 from knp_py.manifests.syntax import PROTOCOLS
 from knp_py.model.packet import Proto
@@ -99,7 +99,7 @@ def _read_rules(spec: Fields, section: str, side: str, tier: Tier) -> tuple[Clus
 
 
 def _read_rule(rule: Fields, side: str, tier: Tier) -> ClusterRule:
-    rule.warn_unknown(("name", "action", side, "ports"))
+    rule.warn_unknown(("name", "action", side, "ports"), WIDER)
     action, action_text = read_action(rule, _ACTIONS[tier])
     if not rule.has(side):
         rule.missing(side, "a list of at least one peer")

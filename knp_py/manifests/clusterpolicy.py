@@ -4,7 +4,7 @@ Every validation of the CRD is here. What semantics §4 fails closed on (a peer,
 or port of unknown fields, an unknown action, names outside Accept) is kept and warned of.
 """
 
-from knp_py.manifests.fields import Fields, as_object, one_of, unknown_field
+from knp_py.manifests.fields import WIDER, Fields, as_object, one_of, unknown_field
 from knp_py.manifests.metadata import Metadata
 from knp_py.manifests.problems import did_you_mean, quote
 from knp_py.manifests.selectors import read_selector
@@ -94,7 +94,7 @@ def read_pod_peer(peer: Fields, key: str, *, both_selectors: bool = False) -> Po
         return PodPeer()
     if key == "namespaces":
         return PodPeer(namespaces=read_selector(fields))
-    fields.warn_unknown(("namespaceSelector", "podSelector"))
+    fields.warn_unknown(("namespaceSelector", "podSelector"), WIDER)
     if not fields.has("podSelector"):
         fields.missing("podSelector", "a label selector ({} selects every pod)")
     if both_selectors and not fields.has("namespaceSelector"):
@@ -117,7 +117,7 @@ def _read_rules(spec: Fields, section: str, side: str) -> tuple[ClusterRule, ...
 
 
 def _read_rule(rule: Fields, side: str) -> ClusterRule:
-    rule.warn_unknown(("name", "action", side, "protocols"))
+    rule.warn_unknown(("name", "action", side, "protocols"), WIDER)
     action, action_text = read_action(rule, ACTIONS)
     name = read_rule_name(rule)
     if not rule.has(side):

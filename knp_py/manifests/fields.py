@@ -8,6 +8,11 @@ from knp_py.manifests.problems import Report, did_you_mean, nearest, plain, quot
 T = TypeVar("T")
 
 
+# How a message about a field that nobody knows begins; lint tells it by that.
+UNKNOWN_FIELD = "unknown field"
+WIDER = "it is ignored, which can only make the rule match more"
+
+
 class Fields:
     """One object of a document and where it is.
 
@@ -128,9 +133,18 @@ class Fields:
         names = frozenset(known)
         for key in self.data:
             if key not in names:
-                near = nearest(key, names)
+                near = nearest(key, names) or _elsewhere(key, names)
                 hint = f"did you mean {near!r}?" if near else f"known: {listed(names)}"
-                self.warn(plain(key), f"unknown field, {effect}; {hint}")
+                self.warn(plain(key), f"{UNKNOWN_FIELD}, {effect}; {hint}")
+
+
+# The same thing is called otherwise in another of these APIs.
+_OTHERWISE = {"ports": "protocols", "protocols": "ports", "port": "ports", "ipBlock": "networks"}
+
+
+def _elsewhere(key: str, names: frozenset[str]) -> str | None:
+    found = _OTHERWISE.get(key)
+    return found if found in names else None
 
 
 def as_object(report: Report, path: str, value: object) -> Fields | None:

@@ -5,7 +5,7 @@ where semantics §4 fails closed: a peer or a port with no field known here is k
 unknown, with a warning.
 """
 
-from knp_py.manifests.fields import Fields, as_object, unknown_field
+from knp_py.manifests.fields import WIDER, Fields, as_object, unknown_field
 from knp_py.manifests.metadata import Metadata
 from knp_py.manifests.problems import did_you_mean, quote, show
 from knp_py.manifests.selectors import read_selector
@@ -97,9 +97,7 @@ def _read_rule(rule: Fields, side: str, namespace: str) -> NetworkRule:
     without = rule.data.keys().isdisjoint(known)
     rule.warn_unknown(
         known,
-        "it is ignored, which leaves a rule that allows everything"
-        if without
-        else "it is ignored",
+        "it is ignored, which leaves a rule that allows everything" if without else WIDER,
     )
     peers = rule.array(side)
     ports = rule.array("ports")
@@ -121,7 +119,7 @@ def _read_peer(rule: Fields, path: str, item: object, namespace: str) -> Peer:
         fields = peer.unknown(_PEER_FIELDS)
         rule.report.warn(path, unknown_field("peer", "it matches nothing", fields, _PEER_FIELDS))
         return UnknownPeer(fields)
-    peer.warn_unknown(_PEER_FIELDS)
+    peer.warn_unknown(_PEER_FIELDS, WIDER)
     if "ipBlock" in present:
         if len(present) > 1:
             peer.error("ipBlock", f"stands together with {present[0]}, expected it alone")
@@ -142,7 +140,7 @@ def _read_ip_block(peer: Fields) -> Peer:
     block = peer.mapping("ipBlock")
     if block is None:
         return UnknownPeer()
-    block.warn_unknown(("cidr", "except"))
+    block.warn_unknown(("cidr", "except"), WIDER)
     text = block.text("cidr")
     if not block.data.get("cidr"):
         block.missing("cidr", "a CIDR such as 10.0.0.0/8")

@@ -82,9 +82,7 @@ def test_other_warnings_of_the_loader_are_findings() -> None:
     rule = "{action: Deny, to: [{pods: {podSelector: {}}}]}"
     policy = f"{CLUSTER_POLICY}  egres: []\n  egress:\n    - {rule}\n"
     found = lint_text(PODS + policy)
-    assert [(finding.id, finding.path) for finding in found] == [
-        ("suspicious-input", "spec.egres")
-    ]
+    assert [(finding.id, finding.path) for finding in found] == [("unknown-field", "spec.egres")]
     assert "did you mean 'egress'" in found[0].message
 
 

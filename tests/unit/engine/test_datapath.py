@@ -443,3 +443,20 @@ def test_a_refusal_is_no_answer() -> None:
     wire.send(IP(src=B, dst=A) / ICMP(type=3, code=3) / Raw(about))
     answered = handshake(wire, A, B, 40002, 80)
     assert [f.answered for f in (refused, silent, answered)] == [False, False, True]
+
+
+def test_a_late_packet_does_not_revive_a_name() -> None:
+    wire = Wire([ONLY_NAME])
+    query = ask()
+    wire.send(query)
+    wire.send(answer(query, ttl=30))
+    wire.send(udp(B, OUT, 1, 2), after=40)
+    late = wire.path.ingest(bytes(tcp_packet(A, "203.0.113.9", 5, 443, "S")), now=wire.now - 35)
+    assert late is not None
+    assert late.decision.verdict is Verdict.DENY
+    assert late.first == wire.now - 35
+    wire.now -= 5000  # another capture: its time is its own
+    query = ask(ident=10)
+    wire.send(query)
+    wire.send(answer(query))
+    assert connect(wire, sport=6).decision.verdict is Verdict.ALLOW

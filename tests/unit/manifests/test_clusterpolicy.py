@@ -388,7 +388,8 @@ def test_unknown_fields_are_named() -> None:
             "did you mean 'ingress'?"
         ),
         (
-            "ClusterNetworkPolicy c: spec.egress[0].port: unknown field, it is ignored; "
+            "ClusterNetworkPolicy c: spec.egress[0].port: unknown field, it is ignored, "
+            "which can only make the rule match more; "
             "known: action, name, protocols, to"
         ),
     ]

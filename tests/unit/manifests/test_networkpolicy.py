@@ -372,7 +372,10 @@ def test_unknown_fields_are_named_and_left_out() -> None:
             "NetworkPolicy x/p: spec.policyType: unknown field, it is ignored; "
             "did you mean 'policyTypes'?"
         ),
-        "NetworkPolicy x/p: spec.ingress[0].to: unknown field, it is ignored; known: from, ports",
+        (
+            "NetworkPolicy x/p: spec.ingress[0].to: unknown field, it is ignored, which can only "
+            "make the rule match more; known: from, ports"
+        ),
         (
             "NetworkPolicy x/p: spec.ingress[0].from[0].podselector: unknown field, "
             "it is ignored; did you mean 'podSelector'?"
