@@ -378,7 +378,7 @@ def test_unknown_fields_are_named_and_left_out() -> None:
         ),
         (
             "NetworkPolicy x/p: spec.ingress[0].from[0].podselector: unknown field, "
-            "it is ignored; did you mean 'podSelector'?"
+            "it is ignored, which can only make the rule match more; did you mean 'podSelector'?"
         ),
         (
             "NetworkPolicy x/p: spec.ingress[0].ports[0].endport: unknown field, it is ignored; "
