@@ -203,7 +203,12 @@ def _read_all(
         if path == STANDARD_INPUT:
             if not stdin_read:
                 stdin_read = True
-                yield path, (sys.stdin.buffer if stdin is None else stdin).read()
+                try:
+                    data = (sys.stdin.buffer if stdin is None else stdin).read()
+                except OSError as error:
+                    problems.append(f"standard input: {_reason(error)}")
+                    continue
+                yield path, data
             continue
         for file, file_id in _files(path, problems):
             if file_id in seen:

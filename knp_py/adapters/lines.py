@@ -108,6 +108,8 @@ def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
         raise InputError(f"{name}: damaged gzip: {error}") from error
     except IsADirectoryError as error:
         raise InputError(f"{name}: is a directory") from error
+    except OSError as error:  # closed, or a disk that fails
+        raise InputError(f"{name}: {error.strerror or error}") from error
 
 
 def _bounded(readline: Callable[[int], bytes]) -> Iterator[bytes]:
