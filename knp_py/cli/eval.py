@@ -25,13 +25,16 @@ from knp_py.cli.render import (
 )
 from knp_py.engine.explain import DirectionSteps, Outcome
 from knp_py.engine.resolvers import parse_trust
+from knp_py.engine.snapshot import Snapshot
 from knp_py.errors import InputError, ProbeError
 from knp_py.model.decision import Ruling
+from knp_py.verdicts.ends import split_port
 from knp_py.verdicts.probe import Asked, Failure, Probe, Prober, parse_probe, probe_id
 from knp_py.verdicts.read import WORDS
 from knp_py.verdicts.record import Answer, End
 from knp_py.verdicts.summary import end_name
 from knp_py.verdicts.words import decision_text, ruling_text
+from knp_py.verdicts.workloads import representative
 
 EXAMPLES = """\
 knp eval --manifests policies/ --from shop/web --to shop/db --port 5432
@@ -51,15 +54,21 @@ def command(
     manifests: Manifests,
     *,
     from_: Annotated[
-        str, typer.Option("--from", metavar="NS/POD|IP", help="Where the connection begins.")
+        str,
+        typer.Option(
+            "--from",
+            metavar="NS/POD|IP",
+            help="Where the connection begins. A workload's name stands for its pods if no"
+            " policy tells them apart.",
+        ),
     ] = "",
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="NS/POD|IP|NAME[=IP]",
-            help="Where it goes. A name counts as looked up by the source; without an address"
-            " it stands for some public one.",
+            help="Where it goes; :PORT may follow. A domain name counts as looked up by the"
+            " source; without an address it stands for some public one.",
         ),
     ] = "",
     protocol: Annotated[
@@ -103,14 +112,18 @@ def command(
 ) -> None:
     """What would happen to this flow, and who decides.
 
-    A line of --probes: {"id": "p1", "from": "shop/web", "to": "10.0.0.7", "protocol": "TCP",
-    "port": 443, "names": ["github.com"], "expect": "allow"}. Only from and to must be there;
-    names count as learned by the source for the destination. Exit code 1 if a verdict is
-    not the expected one, 2 if a probe has no answer; the others are answered all the same.
+    Exit code 1 if the verdict is not the expected one, 2 if there is no answer.
+
+    --probes asks about many flows, one JSON object a line. Only from and to must be there;
+    names count as learned by the source for the destination:
+
+    \b
+    {"id": "p1", "from": "shop/web", "to": "10.0.0.7", "protocol": "TCP",
+     "port": 443, "names": ["github.com"], "expect": "allow"}
 
     A probe gives its names itself, so --fqdn-scope and --trusted-resolvers, which say whose
     names count, change nothing here.
-    """
+    """  # noqa: D301  a real \b is what keeps the example's lines as they are
     del fqdn_scope
     parse_trust(trusted_resolvers)
     if probes and (from_ or to or port or expect):
@@ -121,17 +134,50 @@ def command(
         raise InputError("--manifests and --probes cannot both be standard input")
     if expect and expect not in WORDS:
         raise InputError(f"--expect: {expect!r} is not one of {', '.join(sorted(WORDS))}")
-    prober = Prober(load_cluster(manifests), explain=explain, resolve_services=resolve_services)
+    to, port = _destination(to, port)
+    snapshot = load_cluster(manifests)
+    prober = Prober(snapshot, explain=explain, resolve_services=resolve_services)
     if probes:
         raise typer.Exit(_many(prober, probes, output))
+    remarks: list[str] = []
     probe = Probe(
-        id=UNSET, source=from_, destination=to, protocol=protocol, port=port, expect=expect or None
+        id=UNSET,
+        source=_pod(snapshot, from_, remarks),
+        destination=to if to in snapshot.services else _pod(snapshot, to, remarks),
+        protocol=protocol,
+        port=port,
+        expect=expect or None,
     )
-    raise typer.Exit(_one(prober, probe, output))
+    raise typer.Exit(_one(_remarked(prober.ask(probe), remarks), probe, output))
 
 
-def _one(prober: Prober, probe: Probe, output: OutputFormat) -> int:
-    asked = prober.ask(probe)
+def _destination(to: str, port: str | None) -> tuple[str, str | None]:
+    """What --to and --port say, when --to may end in a port as well."""
+    parts = split_port(to)
+    if parts is None:
+        return to, port
+    if port not in {None, parts[1]}:
+        raise InputError(f"--to {to} and --port {port} are two ports, expected one")
+    return parts
+
+
+def _pod(snapshot: Snapshot, text: str, remarks: list[str]) -> str:
+    """The text, or the pod that stands for the workload that it names."""
+    found = representative(snapshot, text)
+    if found is None:
+        return text
+    remarks.append(found[1])
+    return found[0].key
+
+
+def _remarked(asked: Asked, remarks: list[str]) -> Asked:
+    if not remarks:
+        return asked
+    notes = (*remarks, *(asked.answer.notes or ()))
+    return asked._replace(answer=msgspec.structs.replace(asked.answer, notes=notes))
+
+
+def _one(asked: Asked, probe: Probe, output: OutputFormat) -> int:
     if output is OutputFormat.TABLE:
         _print_answer(asked)
     elif output is OutputFormat.JSON:
@@ -237,10 +283,22 @@ def _end_text(end: End) -> str:
     if end.name:
         return f"{end.name} ({address})"
     if end.pod:
-        return f"{end.pod} (no address known)" if end.assumed else f"{end.pod} ({address})"
+        return f"{end.pod} ({address}, made up)" if end.assumed else f"{end.pod} ({address})"
     if end.service:
-        return f"{end.service} ({address})" if address else str(end.service)
+        return f"Service {end.service} ({address})" if address else f"Service {end.service}"
     return f"{address} (node {end.node})" if end.node else address
+
+
+def _destination_text(asked: Asked) -> str:
+    end = asked.answer.destination
+    text = _end_text(end)
+    if not asked.backends:
+        return text
+    if asked.backends == 1:
+        return f"{text}, the only backend of Service {end.service}"
+    if end.pod:
+        return f"{text}, first of {asked.backends} backends of Service {end.service}"
+    return f"{text}, {asked.backends} backends"
 
 
 def _port_text(answer: Answer) -> str:
@@ -291,7 +349,7 @@ def _print_answer(asked: Asked) -> None:
         ("verdict", verdict_cell(answer.verdict)),
         (
             "flow",
-            f"{_end_text(answer.source)} to {_end_text(answer.destination)}, {_port_text(answer)}",
+            f"{_end_text(answer.source)} to {_destination_text(asked)}, {_port_text(answer)}",
         ),
         ("decided by", _decided(asked)),
     ]

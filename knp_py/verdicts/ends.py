@@ -5,6 +5,7 @@ Policy knows addresses only, so whatever is written has to become one, or an err
 says what to write instead.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from knp_py.model.objects import Node, Pod, Service
 from knp_py.model.policy import NetworkPeer, Policy
 
 CLUSTER_DOMAIN = "cluster.local"
+
+_PORT = re.compile(r"[0-9]+|[a-z0-9-]{1,15}", re.ASCII).fullmatch
 
 # Blocks that nobody on the Internet has (RFC 5737, RFC 3849), for "some public address".
 _NOWHERE_V4 = tuple(map(parse_cidr, ("203.0.113.0/24", "198.51.100.0/24", "192.0.2.0/24")))
@@ -47,6 +50,10 @@ def find(snapshot: Snapshot, text: str, side: str) -> Place:
         return _at(snapshot, (parse_address(bare),))
     except ValueError:
         pass
+    parts = split_port(text)
+    if parts is not None:
+        advice = "give it apart, as port" if side == "to" else "leave it out, it decides nothing"
+        raise ProbeError(f"{side}: {text!r} ends in a port; {advice}")
     if side == "to" and "=" in text:
         name, _, address = text.partition("=")
         try:
@@ -66,6 +73,18 @@ def find(snapshot: Snapshot, text: str, side: str) -> Place:
         "NS/POD nor an address" if side == "from" else "NS/POD nor an address nor a domain name"
     )
     raise ProbeError(f"{side}: {text!r} is neither {kinds}")
+
+
+def split_port(text: str) -> tuple[str, str] | None:
+    """``HOST:PORT`` as its two parts; None when there is no port, as in an IPv6 address."""
+    head, _, port = text.strip().rpartition(":")
+    if not head or not _PORT(port) or (":" in head and not head.endswith("]")):
+        return None
+    try:
+        parse_address(text.strip())
+    except ValueError:
+        return head, port
+    return None
 
 
 def _at(snapshot: Snapshot, addresses: tuple[int, ...]) -> Place:

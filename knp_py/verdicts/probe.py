@@ -17,9 +17,11 @@ from knp_py.model.decision import Decision
 from knp_py.model.net import format_address, is_v4
 from knp_py.model.objects import Pod, Service
 from knp_py.model.packet import Packet, Proto, protocol_name
+from knp_py.verdicts.assumed import made_up_notes
 from knp_py.verdicts.ends import Place, find, pair, stand_in
 from knp_py.verdicts.read import WORDS
 from knp_py.verdicts.record import Answer, End, answer
+from knp_py.verdicts.words import decision_text
 
 DEFAULT_PORT = 443
 _EPHEMERAL = 49152  # source ports never matter; RFC 6335 §6
@@ -76,11 +78,15 @@ def probe_id(line: bytes | str) -> Any:
 
 
 class Asked(NamedTuple):
-    """A probe's answer, the decision behind it and, if asked for, the way there."""
+    """A probe's answer, the decision behind it and, if asked for, the way there.
+
+    ``backends`` is how many pods were judged that are behind a Service.
+    """
 
     answer: Answer
     decision: Decision | None
     steps: tuple[DirectionSteps, ...]
+    backends: int = 0
 
 
 class Prober:
@@ -120,6 +126,8 @@ class Prober:
             )
         port = self._port(probe.port, protocol, destination)
         names = self._learned(probe, source, destination, dst, notes)
+        if probe.port is None and port is not None:
+            notes += _default_port_notes(destination.pod, _PORTED[protocol])
         notes += _place_notes(source, destination, self._snapshot, port, protocol)
         return self._judge(
             probe,
@@ -214,7 +222,7 @@ class Prober:
             destination=end,
             protocol=protocol_name(number) if protocol == "unknown" else protocol,
             port=port,
-            notes=tuple(notes),
+            notes=(*notes, *made_up_notes(self._snapshot, packet, decision)),
             expect=probe.expect,
         )
         return Asked(result, decision, steps)
@@ -242,12 +250,13 @@ class Prober:
         judged = [self._backend(probe, source, service, one, protocol) for one in found]
         verdicts = {one.answer.verdict for one in judged}
         first = judged[0]
+        lines = [_backend_note(b, one) for b, one in zip(found, judged, strict=True)]
         notes = tuple(
-            f"backend {b.pod.key} {format_address(b.address)}:{b.port}: {one.answer.verdict}"
-            for b, one in zip(found, judged, strict=True)
+            dict.fromkeys([*lines, *(n for one in judged for n in one.answer.notes or ())])
         )
         if len(verdicts) == 1:
-            return first._replace(answer=msgspec.structs.replace(first.answer, notes=notes))
+            one_verdict = msgspec.structs.replace(first.answer, notes=notes)
+            return first._replace(answer=one_verdict, backends=len(found))
         mixed = msgspec.structs.replace(
             first.answer,
             verdict="unknown",
@@ -259,7 +268,7 @@ class Prober:
             reason="the backends of the Service differ",
             notes=notes,
         )
-        return Asked(mixed, None, ())
+        return Asked(mixed, None, (), len(found))
 
     def _backend(
         self, probe: Probe, source: Place, service: Service, backend: Backend, protocol: str
@@ -316,6 +325,25 @@ def _end(place: Place, address: int, *, assumed: bool = False, names: tuple[str,
         assumed=True if assumed or (place.pod is not None and place.pod.made_up) else UNSET,
         names=names or UNSET,
     )
+
+
+def _backend_note(backend: Backend, asked: Asked) -> str:
+    where = f"{backend.pod.key} {format_address(backend.address)}:{backend.port}"
+    why = "" if asked.decision is None else f", {decision_text(asked.decision)}"
+    return f"backend {where}: {asked.answer.verdict}{why}"
+
+
+def _default_port_notes(pod: Pod | None, protocol: Proto) -> list[str]:
+    """That the port is our own choice, where it is likely to be the wrong one."""
+    if pod is None or pod.host_network:
+        return []
+    named = [port for port in pod.ports if port.protocol == protocol]
+    if any(port.port == DEFAULT_PORT for port in named):
+        return []
+    text = f"no port was given, so {DEFAULT_PORT} is judged"
+    if named:
+        text += f"; {pod.key} has {', '.join(f'{p.port} ({p.name})' for p in named[:3])}"
+    return [text]
 
 
 def _place_notes(

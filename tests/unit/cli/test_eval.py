@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,142 @@ def test_one_flow_for_people(manifests: str) -> None:
     ]
 
 
+WORKLOADS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: api}}
+  template:
+    metadata: {labels: {app: api}}
+    spec: {containers: [{name: c, ports: [{name: http, containerPort: 8080}]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: front, namespace: shop}
+spec:
+  clusterIP: 10.96.0.9
+  selector: {app: api}
+  ports: [{port: 80, targetPort: http}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: api, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: api}}
+  policyTypes: [Egress]
+  egress:
+    - to: [{ipBlock: {cidr: 10.244.0.0/16}}]
+    - to: [{podSelector: {matchLabels: {app: api}}}]
+      ports: [{port: 8080}]
+"""
+
+
+@pytest.fixture
+def workloads(tmp_path: Path) -> str:
+    path = tmp_path / "all.yaml"
+    path.write_text(f"{MANIFESTS}---\n{WORKLOADS}")
+    return str(path)
+
+
+def shown(manifests: str, *argv: str) -> dict[str, str]:
+    code, out, err = knp("eval", "-m", manifests, *argv)
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 100
+    rows = [line.partition("  ") for line in re.sub(r"\n +", " ", out).splitlines()]
+    return {head: text.strip() for head, _, text in rows}
+
+
+def test_a_workload_stands_for_its_pods_and_their_addresses_are_made_up(workloads: str) -> None:
+    rows = shown(workloads, "--from", "shop/api", "--to", "shop/db", "--port", "5432")
+    assert re.fullmatch(
+        r"shop/api-0 \([0-9.]+, made up\) to shop/db \(10\.244\.1\.7\), TCP 5432", rows["flow"]
+    )
+    assert rows["note"] == (
+        "shop/api is judged as its pod api-0; selectors do not tell it from api-1"
+    )
+    document = ask(workloads, "--from", "shop/web", "--to", "shop/api", "--port", "http")
+    assert document["to"]["pod"] == "shop/api-0"
+    assert document["to"]["assumed"] is True
+    assert document["port"] == 8080
+
+
+def test_a_rule_about_networks_is_said_to_have_judged_a_made_up_address(workloads: str) -> None:
+    argv = ("--from", "shop/api-0", "--to", "shop/api-1")
+    assert shown(workloads, *argv, "--port", "22")["note"] == (
+        "the address of shop/api-1 is made up, and rules about networks judge it:"
+        " egress: NetworkPolicy shop/api, rule 0"
+    )
+    assert "note" not in shown(workloads, *argv, "--port", "8080")
+
+
+def test_probes_name_pods_and_nothing_else(workloads: str, probes: Path) -> None:
+    probes.write_text(
+        '{"from": "shop/api", "to": "1.2.3.4"}\n{"from": "shop/web", "to": "shop/db:80"}\n'
+    )
+    code, out, _ = knp("eval", "-m", workloads, "--probes", str(probes), "-o", "jsonl")
+    first, second = (json.loads(line)["error"] for line in out.splitlines())
+    assert code == 2
+    assert first == "from: there is no pod shop/api; namespace shop has api-0, api-1"
+    assert second == "to: 'shop/db:80' ends in a port; give it apart, as port"
+
+
+@pytest.mark.parametrize("argv", [["shop/db:5432"], ["shop/db:sql"], ["10.244.1.7:5432"]])
+def test_the_port_may_be_part_of_the_destination(manifests: str, argv: list[str]) -> None:
+    document = ask(manifests, "--from", "shop/web", "--to", *argv)
+    assert (document["port"], document["to"]["pod"]) == (5432, "shop/db")
+    assert ask(manifests, "--from", "shop/web", "--to", "github.com:80")["verdict"] == "deny"
+    again = ask(manifests, "--from", "shop/web", "--to", "shop/db:5432", "--port", "5432")
+    assert again["port"] == 5432
+
+
+@pytest.mark.parametrize("service", ["shop/front", "10.96.0.9"])
+def test_how_many_backends_a_service_has_is_said(workloads: str, service: str) -> None:
+    argv = ("--from", "shop/web", "--to", f"{service}:80", "--resolve-services")
+    assert re.search(
+        r"to shop/api-0 \(.*, made up\), first of 2 backends of Service shop/front, TCP 8080$",
+        shown(workloads, *argv)["flow"],
+    )
+    Path(workloads).write_text(Path(workloads).read_text().replace("replicas: 2", "replicas: 1"))
+    assert "up), the only backend of Service shop/front" in shown(workloads, *argv)["flow"]
+    judged = shown(workloads, "--from", "shop/web", "--to", "10.96.0.9:80")
+    assert judged["flow"].endswith("to Service shop/front (10.96.0.9), TCP 80")
+
+
+def test_backends_that_differ_are_shown_with_who_decided(workloads: str) -> None:
+    text = Path(workloads).read_text()
+    Path(workloads).write_text(
+        f"{text}---\n"
+        "apiVersion: v1\n"
+        "kind: Pod\n"
+        "metadata: {name: api-x, namespace: shop, labels: {app: api, old: x}}\n"
+        "spec: {containers: [{name: c, ports: [{name: http, containerPort: 8080}]}]}\n"
+        "status: {phase: Running, podIPs: [{ip: 10.244.1.9}]}\n"
+        "---\n"
+        "apiVersion: networking.k8s.io/v1\n"
+        "kind: NetworkPolicy\n"
+        "metadata: {name: old, namespace: shop}\n"
+        "spec: {podSelector: {matchLabels: {old: x}}, policyTypes: [Ingress]}\n"
+        "---\n"
+        "apiVersion: v1\n"
+        "kind: Pod\n"
+        "metadata: {name: api-y, namespace: shop, labels: {app: api}}\n"
+        "spec: {containers: [{name: c, ports: [{name: http, containerPort: 8080}]}]}\n"
+        "status: {phase: Running, podIPs: [{ip: 10.244.1.10}]}\n"
+    )
+    argv = ("--from", "shop/web", "--to", "shop/front:80", "--resolve-services")
+    out = knp("eval", "-m", workloads, *argv).out
+    words = " ".join(out.split())
+    assert "to Service shop/front, 2 backends, TCP 80 " in words
+    assert (
+        "backend shop/api-x 10.244.1.9:8080: deny, ingress: NetworkPolicy shop/old: isolates,"
+        " no rule matches" in words
+    )
+    assert "backend shop/api-y 10.244.1.10:8080: allow, egress: Admin names, rule 0" in words
+    assert max(map(len, out.splitlines())) <= 100
+
+
 def test_explain_names_every_rule(manifests: str) -> None:
     argv = ("--from", "shop/web", "--to", "1.2.3.4", "--explain")
     lines = knp("eval", "-m", manifests, *argv).out.splitlines()
@@ -235,6 +372,10 @@ def test_probes_for_people(manifests: str, probes: Path) -> None:
         (["--from", "shop/web", "--to", "1.2.3.4", "--expect", "maybe"],
          "--expect: 'maybe' is not one of allow, deny, unknown"),
         (["--probes", "/nowhere"], "/nowhere: No such file or directory"),
+        (["--from", "shop/web", "--to", "shop/db:1", "--port", "2"],
+         "--to shop/db:1 and --port 2 are two ports, expected one"),
+        (["--from", "shop/web:1", "--to", "shop/db"],
+         "from: 'shop/web:1' ends in a port; leave it out, it decides nothing"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(manifests: str, argv: list[str], line: str) -> None:

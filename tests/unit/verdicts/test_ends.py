@@ -17,7 +17,7 @@ from helpers.judging import snapshot_of
 from knp_py.engine.snapshot import Snapshot
 from knp_py.errors import ProbeError
 from knp_py.model.net import format_address, is_v4
-from knp_py.verdicts.ends import Place, find, pair, stand_in
+from knp_py.verdicts.ends import Place, find, pair, split_port, stand_in
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +122,11 @@ def test_services_have_no_address_of_their_own_here(cluster: Snapshot, text: str
         ("to", "github.com=here", "is no IP address"),
         ("to", "db.shop.svc", "is Service shop/db, which is not in the manifests"),
         ("to", "", "neither"),
+        ("to", "github.com:443", "'github.com:443' ends in a port; give it apart, as port$"),
+        ("to", "shop/db:5432", "ends in a port"),
+        ("to", "10.0.0.1:80", "ends in a port"),
+        ("to", "[::1]:80", "ends in a port"),
+        ("from", "shop/web:4000", "ends in a port; leave it out, it decides nothing"),
     ],
 )
 def test_what_is_no_end(cluster: Snapshot, side: str, text: str, complaint: str) -> None:
@@ -129,6 +134,31 @@ def test_what_is_no_end(cluster: Snapshot, side: str, text: str, complaint: str)
         find(cluster, text, side)
     assert str(error.value).startswith(f"{side}: ")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("github.com:443", ("github.com", "443")),
+        ("shop/db:postgres", ("shop/db", "postgres")),
+        ("10.0.0.1:80", ("10.0.0.1", "80")),
+        ("[::1]:80", ("[::1]", "80")),
+        ("x.example=[::1]:80", ("x.example=[::1]", "80")),
+        ("x.example=10.0.0.1:80", ("x.example=10.0.0.1", "80")),
+        ("::1", None),
+        ("fd00::1:80", None),
+        ("[::1]", None),
+        ("x.example=::1", None),
+        ("https://github.com", None),
+        ("https://github.com:443", None),
+        ("github.com", None),
+        ("github.com:", None),
+        (":80", None),
+        ("", None),
+    ],
+)
+def test_ports_at_the_end(text: str, parts: tuple[str, str] | None) -> None:
+    assert split_port(text) == parts
 
 
 def test_a_flow_is_of_one_family_and_the_sources_first_address_leads(cluster: Snapshot) -> None:

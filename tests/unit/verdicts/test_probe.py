@@ -165,6 +165,19 @@ def test_protocols_and_the_default_port(
     assert document["verdict"] == "allow"
 
 
+def test_a_port_of_our_own_choice_is_said_where_a_pod_may_have_another(cluster: Snapshot) -> None:
+    assert ask(cluster, to="shop/db-0")["notes"] == [
+        "no port was given, so 443 is judged; shop/db-0 has 8080 (http)"
+    ]
+    assert ask(cluster, to="10.0.0.4")["notes"] == ["no port was given, so 443 is judged"]
+    for probe in ({"port": 443}, {"to": "1.2.3.4"}, {"protocol": "ICMP"}):
+        assert "notes" not in ask(cluster, **({"to": "shop/db-0"} | probe))
+    https = pod("shop/https", "10.0.0.9", ports=[container_port("https", 443)])
+    served = snapshot_of([https, pod("shop/web", "10.0.0.1")])
+    assert "notes" not in ask(served, to="shop/https")
+    assert "so 443" in ask(served, to="shop/https", protocol="UDP")["notes"][0]
+
+
 def test_icmp_between_ipv6_addresses_is_icmpv6(cluster: Snapshot) -> None:
     document = ask(cluster, to="2001:db8::1", protocol="ICMP")
     assert (document["protocol"], document["verdict"]) == ("ICMP", "deny")
@@ -251,7 +264,9 @@ def test_a_services_backends_can_be_asked_about(cluster: Snapshot) -> None:
     assert document["verdict"] == "deny"
     assert document["to"] == {"ip": "10.0.0.3", "pod": "shop/db-1", "service": "shop/old"}
     assert document["port"] == 8080
-    assert document["notes"] == ["backend shop/db-1 10.0.0.3:8080: deny"]
+    assert document["notes"] == [
+        'backend shop/db-1 10.0.0.3:8080: deny, egress: Admin deny-rest, rule 0 "rest"'
+    ]
 
 
 @pytest.mark.parametrize("to", ["shop/db", "10.96.0.2", "db.shop.svc"])
@@ -260,9 +275,13 @@ def test_backends_that_differ_leave_the_verdict_open(cluster: Snapshot, to: str)
     assert (document["verdict"], document["decided_by"]) == ("unknown", None)
     assert document["reason"] == "the backends of the Service differ"
     assert document["notes"] == [
-        "backend shop/db-0 10.0.0.2:8080: allow",
-        "backend shop/db-1 10.0.0.3:8080: deny",
+        'backend shop/db-0 10.0.0.2:8080: allow, egress: Admin allow-names, rule 1 "db"',
+        'backend shop/db-1 10.0.0.3:8080: deny, egress: Admin deny-rest, rule 0 "rest"',
     ]
+    asked = Prober(cluster, resolve_services=True).ask(
+        parse_probe(json.dumps({"from": "shop/web", "to": to, "port": 80}))
+    )
+    assert asked.backends == 2
 
 
 @pytest.mark.parametrize(
@@ -290,5 +309,14 @@ def test_explaining_does_not_change_the_answer(cluster: Snapshot) -> None:
 
 def test_an_address_that_was_made_up_is_said_to_be() -> None:
     made_up = msgspec.structs.replace(pod("shop/new", "198.18.0.1"), made_up=True)
-    document = ask(snapshot_of([made_up, pod("shop/web", "10.0.0.1")]), to="shop/new")
+    objects = [made_up, pod("shop/web", "10.0.0.1")]
+    document = ask(snapshot_of(objects), to="shop/new", port=80)
     assert document["to"] == {"ip": "198.18.0.1", "pod": "shop/new", "assumed": True}
+    assert "notes" not in document
+    by_network = cnp("ten", egress=[deny(networks("10.0.0.0/8"))])
+    document = ask(snapshot_of([*objects, by_network]), to="shop/new", port=80)
+    (note,) = document["notes"]
+    assert note == (
+        "the address of shop/new is made up, and rules about networks judge it:"
+        " egress: Admin ten, rule 0"
+    )
