@@ -1,11 +1,13 @@
 """``knp logs``: read verdict logs, our own and those of kube-network-policies.
 
-``-o json`` prints one record a line, in the shape of ``knp replay``, whatever wrote the
-log, so that its output is a log again.
+``-o json`` (or ``jsonl``) prints one record a line, in the shape of ``knp replay``,
+whatever wrote the log, so that its output is a log again.
 """
 
 import sys
+import textwrap
 import time
+from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -14,7 +16,7 @@ import typer
 from knp_py.adapters.lines import STDIN, follow_lines, read_lines
 from knp_py.cli.options import OutputFormat
 from knp_py.cli.render import (
-    Cell,
+    WIDTH,
     Column,
     Documents,
     StreamTable,
@@ -22,22 +24,24 @@ from knp_py.cli.render import (
     note,
     print_json,
     print_table,
+    print_wrapped,
     verdict_cell,
 )
 from knp_py.errors import InputError
 from knp_py.model.policy import Tier
-from knp_py.verdicts.logs import UNREADABLE, LogReader, read_log
+from knp_py.verdicts.logs import UNREADABLE, LogReader, Problem, read_log
 from knp_py.verdicts.read import VerdictEntry
-from knp_py.verdicts.record import End
 from knp_py.verdicts.select import Selection, end_test, name_test
-from knp_py.verdicts.summary import Summary, deciding_object, end_name
+from knp_py.verdicts.summary import Summary
 from knp_py.verdicts.times import parse_duration, timestamp
+from knp_py.verdicts.words import connection_text, record_text
 
 EXAMPLES = """\
 knp logs verdicts.jsonl --verdict deny
 kubectl logs -n kube-system ds/knp | knp logs --summary -
-kubectl logs -n kube-system -l app=kube-network-policies --prefix -f | knp logs -f --verdict deny -
-knp logs /var/log/knp/verdicts.log -f --pod shop/web -o compact
+kubectl logs -n kube-system -l app=kube-network-policies --prefix -f | \\
+  knp logs -f --verdict deny -
+knp logs /var/log/knp/verdicts.log -f --pod 'shop/web-*' -o compact
 knp logs old.log.gz --to 10.0.0.0/8 --tier Admin --since 1h -o json
 """
 
@@ -45,11 +49,12 @@ TOP = 20
 
 
 class LogFormat(StrEnum):
-    """``-o`` of this command: aligned columns, one line for grep, or one record a line."""
+    """``-o`` of this command: for people, one line for grep, or one record a line."""
 
     TABLE = "table"
     COMPACT = "compact"
     JSON = "json"
+    JSONL = "jsonl"
 
 
 class VerdictWord(StrEnum):
@@ -60,14 +65,14 @@ class VerdictWord(StrEnum):
     UNKNOWN = "unknown"
 
 
-COLUMNS = (
-    Column("TIME", 14),
-    Column("VERDICT", 7),
-    Column("FROM", 22),
-    Column("TO", 24),
-    Column("PROTO", 5),
-    Column("DECIDED BY"),
+_COLUMNS = (
+    Column("#", 5, right=True),
+    Column("time", 14),
+    Column("verdict", 7),
+    Column("connection"),
 )
+_INDENT = 32
+_LONGEST_ID = 20  # digits; ids may be anything
 
 
 def command(
@@ -83,13 +88,19 @@ def command(
         typer.Option("--verdict", metavar="WORD", help="Only allow, deny or unknown. Repeatable."),
     ] = None,
     pod: Annotated[
-        str, typer.Option("--pod", metavar="NS/POD", help="Flows with this pod at either end.")
+        str,
+        typer.Option(
+            "--pod",
+            metavar="NS/POD",
+            help="Flows with this pod at either end; patterns too, as in 'shop/web-*'.",
+        ),
     ] = "",
     from_: Annotated[
-        str, typer.Option("--from", metavar="NS/POD|IP|CIDR", help="Flows from here; NS/* too.")
+        str,
+        typer.Option("--from", metavar="NS/POD|IP|CIDR", help="Flows from here; patterns too."),
     ] = "",
     to: Annotated[
-        str, typer.Option("--to", metavar="NS/POD|IP|CIDR", help="Flows to here; NS/* too.")
+        str, typer.Option("--to", metavar="NS/POD|IP|CIDR", help="Flows to here; patterns too.")
     ] = "",
     name: Annotated[
         str,
@@ -113,7 +124,7 @@ def command(
     ] = "",
     summary: Annotated[bool, typer.Option("--summary", help="Counts instead of entries.")] = False,
     output: Annotated[
-        LogFormat, typer.Option("--output", "-o", help="json is one record a line.")
+        LogFormat, typer.Option("--output", "-o", help="json and jsonl: one record a line.")
     ] = LogFormat.TABLE,
 ) -> None:
     """Read verdict logs: filter, follow, sum up.
@@ -151,9 +162,16 @@ def command(
             show(entry)
     except KeyboardInterrupt:
         interrupted = True  # the usual end of --follow, and what was counted is worth saying
+    problem = reader.first_problem
+    if problem is not None and not reader.understood and not interrupted:
+        name = "standard input" if file == STDIN else file
+        raise InputError(f"{name}: no line can be read; {_problem_text(problem)}")
     if summary:
         _print_summary(counts, reader, output)
     sys.stdout.flush()
+    records = reader.ours + reader.foreign
+    if records and not counts.entries:
+        note(f"{records:,} record{'s' if records > 1 else ''} read, none matches")
     _close(reader, selection, untimed)
     if interrupted:
         raise typer.Exit(130)
@@ -174,100 +192,99 @@ def _since(text: str, now: int) -> str:
 
 
 def _shower(output: LogFormat, *, flush: bool) -> Any:
-    if output is LogFormat.JSON:
+    if output in {LogFormat.JSON, LogFormat.JSONL}:
         return Documents(OutputFormat.JSONL, flush=flush).write
     if output is LogFormat.COMPACT:
         return lambda entry: print(_compact(entry), flush=flush)
-    table = StreamTable(COLUMNS, flush=flush)
-    return lambda entry: table.row(*_row(entry))
+    table = StreamTable(_COLUMNS)
+
+    def show(entry: VerdictEntry) -> None:
+        _show(table, entry)
+        if flush:
+            sys.stdout.flush()
+
+    return show
 
 
-def _row(entry: VerdictEntry) -> tuple[Cell | str, ...]:
-    decided = deciding_object(entry)
-    return (
+def _show(table: StreamTable, entry: VerdictEntry) -> None:
+    """Two lines, or more where the words are many: the connection, and who decided."""
+    number = str(entry.id) if isinstance(entry.id, int) else ""
+    number = number if len(number) <= _LONGEST_ID else ""
+    room = WIDTH - _INDENT - max(0, len(number) - _COLUMNS[0].width)
+    text = clean(connection_text(entry))
+    first, *rest = textwrap.wrap(text, room, break_on_hyphens=False)
+    table.row(
+        number,
         (entry.ts or "")[5:19].replace("T", " ") or "-",
         verdict_cell(entry.verdict),
-        end_name(entry.src),
-        _with_port(entry.dst),
-        entry.protocol,
-        f"{decided}: {entry.reason}" if entry.reason else decided,
+        first,
     )
-
-
-def _with_port(end: End) -> str:
-    name = end_name(end)
-    if not isinstance(end.port, int):
-        return name
-    address = end.ip or ""
-    return f"[{name}]:{end.port}" if name == address and ":" in name else f"{name}:{end.port}"
+    for line in rest:
+        print(" " * _INDENT + line)
+    print_wrapped(record_text(entry), _INDENT, style="dim", cut=True)
 
 
 def _compact(entry: VerdictEntry) -> str:
-    parts = [
-        entry.ts or "-",
-        entry.verdict,
-        entry.direction or "-",
-        entry.protocol,
-        _with_port(entry.src),
-        "->",
-        _with_port(entry.dst),
-        "by",
-        deciding_object(entry),
-    ]
-    if entry.reason:
-        parts.append(f"({entry.reason})")
-    return clean(" ".join(parts))
+    who = record_text(entry, direction=False)
+    flow = connection_text(entry, "->")
+    return clean(f"{entry.ts or '-'} {entry.verdict} {entry.direction or '-'} {flow} by {who}")
 
 
 def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> None:
     deciders = counts.deciders.top()
     denied = counts.denied.top(TOP)
-    if output is LogFormat.JSON:
-        print_json(
-            {
-                "entries": counts.entries,
-                "verdicts": dict(sorted(counts.verdicts.items())),
-                "deciders": [
-                    dict(zip(("verdict", "direction", "decided_by"), key, strict=True))
-                    | {"count": n}
-                    for key, n in deciders
-                ],
-                "top_denied": [
-                    dict(zip(("from", "to", "protocol", "port"), key, strict=True)) | {"count": n}
-                    for key, n in denied
-                ],
-                "lines": reader.lines,
-                "without_entry": dict(sorted(reader.counts.items())),
-            }
-        )
+    if output in {LogFormat.JSON, LogFormat.JSONL}:
+        document = {
+            "entries": counts.entries,
+            "verdicts": dict(sorted(counts.verdicts.items())),
+            "deciders": [
+                dict(zip(("verdict", "direction", "decided_by"), key, strict=True)) | {"count": n}
+                for key, n in deciders
+            ],
+            "top_denied": [
+                dict(zip(("from", "to", "protocol", "port"), key, strict=True)) | {"count": n}
+                for key, n in denied
+            ],
+            "lines": reader.lines,
+            "without_entry": dict(sorted(reader.counts.items())),
+        }
+        if output is LogFormat.JSON:
+            print_json(document)
+        else:
+            with Documents(OutputFormat.JSONL) as documents:
+                documents.write(document)
         return
     words = ", ".join(f"{n} {word}" for word, n in sorted(counts.verdicts.items()))
     print(f"{counts.entries} entries in {reader.lines} lines" + (f": {words}" if words else ""))
     if deciders:
         print()
         print_table(
-            (
-                Column("VERDICT"),
-                Column("DIRECTION"),
-                Column("DECIDED BY"),
-                Column("COUNT", right=True),
-            ),
-            [(verdict_cell(v), d or "-", by, str(n)) for (v, d, by), n in deciders],
+            (Column("verdict"), Column("count", right=True), Column("decided by")),
+            [(verdict_cell(v), f"{n:,}", by) for (v, by), n in _by_text(deciders)],
+            cut=True,
         )
     if denied:
         print()
         print_table(
-            (
-                Column("DENIED FROM"),
-                Column("TO"),
-                Column("PROTO"),
-                Column("PORT", right=True),
-                Column("COUNT", right=True),
-            ),
-            [(*key[:3], key[3] or "-", str(n)) for key, n in denied],
+            (Column("count", right=True), Column("denied connections")),
+            [(f"{n:,}", f"{a} → {b} {' '.join(rest)}".rstrip()) for (a, b, *rest), n in denied],
+            cut=True,
         )
         if counts.denied.other:
             print(f"and {counts.denied.other} more denied, of flows too many to count apart")
+
+
+def _by_text(deciders: list[tuple[tuple[str, ...], int]]) -> list[tuple[tuple[str, str], int]]:
+    """(verdict, who decided) and how often; the direction of a default is left out."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for (verdict, direction, text), count in deciders:
+        plain = not direction or text.startswith("default:")
+        counts[verdict, text if plain else f"{direction}: {text}"] += count
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _problem_text(problem: Problem) -> str:
+    return f"the first is line {problem.line}: {problem.reason}: {clean(problem.text)[:60]}"
 
 
 def _close(reader: LogReader, selection: Selection, untimed: int) -> None:
@@ -276,9 +293,7 @@ def _close(reader: LogReader, selection: Selection, untimed: int) -> None:
         text = f"{count} of {reader.lines} lines {reason}"
         problem = reader.first_problem
         if reason == UNREADABLE and problem is not None:
-            text += (
-                f"; the first is line {problem.line}: {problem.reason}: {clean(problem.text)[:60]}"
-            )
+            text += f"; {_problem_text(problem)}"
         note(text)
     if selection.since and untimed:
         note(f"{untimed} entries have no time that --since could judge; they are shown")

@@ -72,18 +72,21 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
-def fit(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+def fit(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int, *, cut: bool = False
+) -> list[int]:
     """Column widths: natural ones, the widest shrunk while the row is too wide.
 
     No column gets narrower than its longest word, so a row may still end up too wide:
-    a name cut in two would be worse.
+    a name cut in two would be worse. With ``cut`` a wide row is the worse.
     """
     widths: list[int] = []
     least: list[int] = []
     for index, column in enumerate(columns):
         texts = [column.title, *(row[index].text for row in rows)]
         widths.append(max(map(len, texts)))
-        least.append(max(len(word) for text in texts for word in text.split() or [""]))
+        word = max(len(word) for text in texts for word in text.split() or [""])
+        least.append(min(word, len(column.title) or 1) if cut else word)
     spare = sum(widths) + len(GAP) * (len(columns) - 1) - width
     while spare > 0:
         index = max(range(len(widths)), key=lambda i: (widths[i] > least[i], widths[i]))
@@ -104,17 +107,24 @@ def _line(cells: Iterable[tuple[str, int, bool, str]], paint: bool) -> str:
 
 
 def plain_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], width: int = WIDTH
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell | str]],
+    width: int = WIDTH,
+    *,
+    cut: bool = False,
 ) -> Iterator[str]:
-    """The lines of a table in plain text; long cells wrap between words."""
+    """The lines of a table in plain text; long cells wrap between words.
+
+    ``cut``: words that are too long for that are cut, so that no line is too wide.
+    """
     cells = [[Cell(clean(_cell(c).text), _cell(c).style) for c in row] for row in rows]
-    widths = fit(columns, cells, width)
+    widths = fit(columns, cells, width, cut=cut)
     head = ((c.title, w, c.right, "") for c, w in zip(columns, widths, strict=True))
     if any(column.title for column in columns):
         yield _line(head, paint=False)
     for row in cells:
         wrapped = [
-            textwrap.wrap(c.text, w, break_long_words=False, break_on_hyphens=False) or [""]
+            textwrap.wrap(c.text, w, break_long_words=cut, break_on_hyphens=False) or [""]
             for c, w in zip(row, widths, strict=True)
         ]
         for number in range(max(map(len, wrapped))):
@@ -133,13 +143,14 @@ def print_table(
     *,
     title: str = "",
     stream: IO[str] | None = None,
+    cut: bool = False,
 ) -> None:
-    """A complete table, drawn by rich on a terminal."""
+    """A complete table, drawn by rich on a terminal. ``cut`` is as for ``plain_table``."""
     out = stream or sys.stdout
     if not out.isatty():
         if title:
             print(title, file=out)
-        for line in plain_table(columns, rows):
+        for line in plain_table(columns, rows, cut=cut):
             print(line, file=out)
         return
     from knp_py.cli.terminal import draw_table  # noqa: PLC0415  rich is slow to import
@@ -153,13 +164,21 @@ def print_table(
 
 
 def print_wrapped(
-    text: str, indent: int, *, style: str = "", stream: IO[str] | None = None
+    text: str,
+    indent: int,
+    *,
+    style: str = "",
+    stream: IO[str] | None = None,
+    cut: bool = False,
 ) -> None:
-    """A text of any length behind ``indent`` blanks, within ``WIDTH`` where its words allow."""
+    """A text of any length behind ``indent`` blanks, within ``WIDTH`` where its words allow.
+
+    ``cut``: words that are longer than that are cut.
+    """
     out = stream or sys.stdout
     paint = style if style and colours(out) else ""
     for line in textwrap.wrap(
-        clean(text), WIDTH - indent, break_long_words=False, break_on_hyphens=False
+        clean(text), WIDTH - indent, break_long_words=cut, break_on_hyphens=False
     ) or [""]:
         print(" " * indent + _paint(line, paint), file=out)
 

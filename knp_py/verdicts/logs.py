@@ -41,7 +41,8 @@ class LogReader:
     """Lines in, entries out. ``now`` is nanoseconds since the epoch; see ``klog_time``.
 
     ``counts`` holds how many lines or packets gave no entry, by reason: ``UNREADABLE``,
-    ``OTHER`` and the joiner's own. ``ours`` and ``foreign`` count the entries given.
+    ``OTHER`` and the joiner's own. ``ours`` and ``foreign`` count the entries given,
+    ``understood`` the lines that could be read, whatever they say.
     """
 
     def __init__(self, now: int) -> None:
@@ -49,6 +50,7 @@ class LogReader:
         self.lines = 0
         self.ours = 0
         self.foreign = 0
+        self.understood = 0
         self.first_problem: Problem | None = None
         self._joiner = PacketJoiner()
         self._unreadable = 0
@@ -78,7 +80,9 @@ class LogReader:
                 text = self._whole(stream, text[match.end() :], match[2])
         if not text or text.isspace():
             return []
+        unreadable = self._unreadable
         entries = self._json(text, stream, ts) if text[0] == "{" else self._text(text, stream, ts)
+        self.understood += self._unreadable == unreadable
         self.foreign += len(entries)
         return entries
 

@@ -1,6 +1,8 @@
 """Which entries of a verdict log somebody asked for."""
 
+import re
 from collections.abc import Callable
+from fnmatch import translate
 
 import msgspec
 
@@ -14,8 +16,9 @@ EndTest = Callable[[End], bool]
 
 
 def end_test(text: str, option: str) -> EndTest:
-    """A test for one end of a flow: ``NS/POD``, ``NS/*``, an address or a network.
+    """A test for one end of a flow: ``NS/POD``, an address or a network.
 
+    Namespace and name may be patterns as a shell has them: ``shop/web-*``, ``*/dns-?``.
     Raises ``InputError`` naming the option for anything else.
     """
     try:
@@ -30,10 +33,23 @@ def end_test(text: str, option: str) -> EndTest:
             raise InputError(
                 f"{option}: {text!r} is neither NS/POD nor an address nor a network"
             ) from None
-        if name == "*":
-            return lambda end: isinstance(end.pod, str) and end.pod.startswith(f"{namespace}/")
-        return lambda end: end.pod == text
+        return _pod_test(namespace, name)
     return lambda end: network.__contains__(_address(end))
+
+
+def _pod_test(namespace: str, name: str) -> EndTest:
+    if not any(c in "*?[" for c in namespace + name):
+        return lambda end: end.pod == f"{namespace}/{name}"
+    in_namespace = re.compile(translate(namespace)).fullmatch
+    called = re.compile(translate(name)).fullmatch
+
+    def test(end: End) -> bool:
+        if not isinstance(end.pod, str):
+            return False
+        where, _, what = end.pod.partition("/")
+        return bool(in_namespace(where) and called(what))
+
+    return test
 
 
 def _address(end: End) -> int | None:

@@ -5,21 +5,10 @@ from typing import Final
 
 from knp_py.verdicts.read import VerdictEntry
 from knp_py.verdicts.record import End
+from knp_py.verdicts.words import decider_text
 
 KEYS: Final = 20_000
 """Different flows that are counted apart; beyond it the rarest are counted together."""
-
-
-def deciding_object(entry: VerdictEntry) -> str:
-    """What decided, as one phrase: ``Admin default-deny[0] deny-all``."""
-    decided = entry.decided_by
-    if decided is None:
-        return "undecided" if entry.verdict == "unknown" else "?"
-    policy = decided.policy or "+".join(entry.isolated_by or ())
-    text = f"{decided.tier or '?'} {policy}".rstrip()
-    if decided.rule is not None:
-        text += f"[{decided.rule}]"
-    return f"{text} {decided.rule_name}" if decided.rule_name else text
 
 
 def end_name(end: End) -> str:
@@ -72,7 +61,7 @@ class Summary:
         self.verdicts[entry.verdict] += 1
         decided = entry.decided_by
         direction = (decided.direction if decided else None) or entry.direction or ""
-        self.deciders.add(entry.verdict, direction, deciding_object(entry))
+        self.deciders.add(entry.verdict, direction, decider_text(entry))
         if entry.verdict == "deny":
             port = "" if not isinstance(entry.dst.port, int) else str(entry.dst.port)
             self.denied.add(end_name(entry.src), end_name(entry.dst), entry.protocol, port)

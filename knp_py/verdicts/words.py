@@ -1,19 +1,24 @@
 """A ruling in words, the same wherever knp says who decided."""
 
+from knp_py.engine.chains import ISOLATED
 from knp_py.model.decision import Decision, Ruling
 from knp_py.model.policy import Tier
+from knp_py.verdicts.record import End, Record
+
+_DEFAULT = "no policy decided"
+_ISOLATES = "isolates, no rule matches"
 
 
 def ruling_text(ruling: Ruling) -> str:
     """``egress: Admin default-deny, rule 0 "deny-everything-else"``."""
     direction = ruling.direction.text
     if ruling.tier is Tier.DEFAULT:
-        return f"default: {ruling.reason or 'no policy decided'}"
+        return f"default: {ruling.reason or _DEFAULT}"
     if ruling.policy is None:
         return f"{direction}: {ruling.tier.text}: {ruling.reason}"
     if ruling.rule is None:
         policies = ", ".join(ruling.isolated_by) or ruling.policy
-        return f"{direction}: {ruling.tier.text} {policies}: isolates, no rule matches"
+        return f"{direction}: {ruling.tier.text} {policies}: {_ISOLATES}"
     text = f"{direction}: {ruling.tier.text} {ruling.policy}, rule {ruling.rule}"
     if ruling.rule_name:
         text += f' "{ruling.rule_name}"'
@@ -27,3 +32,57 @@ def decision_text(decision: Decision) -> str:
     text = ruling_text(decision.decided_by)
     names = sorted({f"{g.name} matches {g.pattern}" for g in decision.grants})
     return f"{text} ({'; '.join(names)})" if names else text
+
+
+def decider_text(record: Record) -> str:
+    """What of a record decided, without direction and reason.
+
+    ``Admin default-deny, rule 0 "deny-everything-else"``.
+    """
+    decided = record.decided_by
+    if decided is None:
+        return "undecided" if record.verdict == "unknown" else "not said in the log"
+    if decided.tier == Tier.DEFAULT.text:
+        return f"default: {_DEFAULT}"
+    policy = ", ".join(record.isolated_by or ()) or decided.policy or ""
+    text = f"{decided.tier or '?'} {policy}".rstrip()
+    if decided.rule is not None:
+        text += f", rule {decided.rule}"
+    elif policy:
+        text += f": {_ISOLATES}"
+    return f'{text} "{decided.rule_name}"' if decided.rule_name else text
+
+
+def record_text(record: Record, *, direction: bool = True) -> str:
+    """Who decided, and what there is to say besides, as ``ruling_text`` has it.
+
+    ``direction`` False leaves it out.
+    """
+    why = "; ".join(filter(None, (record.reason or "").replace(ISOLATED, "").split("; ")))
+    decided = record.decided_by
+    if decided is None:
+        return why or decider_text(record)
+    if decided.tier == Tier.DEFAULT.text:
+        return f"default: {why or _DEFAULT}"
+    text = decider_text(record)
+    if direction and (side := decided.direction or record.direction):
+        text = f"{side}: {text}"
+    return f"{text}: {why}" if why else text
+
+
+def end_text(end: End) -> str:
+    """A pod's or node's name or an address, with the port: ``shop/web:1``, ``[fd00::1]:53``."""
+    text = end.pod or (f"node {end.node}" if end.node else "")
+    address = end.ip or "?"
+    if not isinstance(end.port, int):
+        return text or address
+    return f"{text or (f'[{address}]' if ':' in address else address)}:{end.port}"
+
+
+def connection_text(record: Record, arrow: str = "→") -> str:
+    """``shop/web:40312 → 140.82.121.4:443 TCP (github.com)``."""
+    target = end_text(record.dst)
+    if record.dst.service:
+        target = f"Service {record.dst.service} ({target})"
+    names = f" ({', '.join(record.dst.names)})" if record.dst.names else ""
+    return f"{end_text(record.src)} {arrow} {target} {record.protocol}{names}"

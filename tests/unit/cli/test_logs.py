@@ -14,6 +14,7 @@ RECORD = (
     '{"direction":"egress","tier":"Admin","policy":"default-deny","rule":0,"rule_name":'
     '"deny-everything-else","action":"Deny"},"packets":3,"bytes":180,"reason":null}'
 )
+CONNECTION = "team-a/agent:37368 → 172.66.147.243:443 TCP (api.github.com)"
 DENIED = Flow(1, tiers=[("Egress", "Admin", "Deny")], denied="Egress")
 ALLOWED = Flow(
     2, src="10.9.9.9:5", dst="10.244.1.6:8080", src_pod="external", dst_pod="team-a/agent"
@@ -46,6 +47,9 @@ def test_everything(log: str) -> None:
         (["--verdict", "unknown"], []),
         (["--pod", "team-a/agent"], [1, 2, 303]),
         (["--from", "team-a/*"], [1, 303]),
+        (["--pod", "team-?/ag*"], [1, 2, 303]),
+        (["--pod", "*/[xy]"], [3]),
+        (["--to", "*/*"], [2]),
         (["--to", "10.244.0.0/16"], [2]),
         (["--to", "fd00::2"], [3]),
         (["--name", "*.github.com"], [303]),
@@ -69,20 +73,58 @@ def test_json_is_a_log_again(log: str, tmp_path: Path) -> None:
 def test_table(log: str) -> None:
     code, out, err = knp("logs", log)
     assert (code, err) == (0, "")
-    header, *rows = out.splitlines()
-    assert header.split() == ["TIME", "VERDICT", "FROM", "TO", "PROTO", "DECIDED", "BY"]
-    assert re.fullmatch(
-        r"07-12 09:53:52  deny {5}team-a/agent {12}172\.66\.147\.243:443 {8}TCP {4}Admin", rows[0]
-    )
-    assert "[fd00::2]:53" in rows[2]
+    indent = " " * 32
+    assert out.splitlines() == [
+        "    #  time            verdict  connection",
+        "    1  07-12 09:53:52  deny     team-a/agent:37368 → 172.66.147.243:443 TCP",
+        f"{indent}egress: Admin",
+        "    2  07-12 09:53:52  allow    10.9.9.9:5 → team-a/agent:8080 TCP",
+        f"{indent}not said in the log",
+        "    3  07-12 09:36:40  allow    x/y:55 → [fd00::2]:53 UDP",
+        f"{indent}not said in the log",
+        f"  303  11-29 20:38:00  deny     {CONNECTION}",
+        f'{indent}egress: Admin default-deny, rule 0 "deny-everything-else"',
+    ]
+
+
+def long_record(identity: object) -> str:
+    pod = f"{'n' * 60}/{'p' * 250}"
+    record = json.loads(RECORD)
+    record["id"] = identity
+    record["src"]["pod"] = record["dst"]["pod"] = pod
+    record["dst"]["names"] = ["a" * 200 + ".example.com"]
+    record["decided_by"] |= {"policy": "q" * 250, "rule_name": "name with \x1b[31m words " * 9}
+    return json.dumps(record)
+
+
+@pytest.mark.parametrize("identity", [1, 123_456_789_012, 10**18, "x" * 80, [1, {}], None])
+def test_nothing_is_wider_than_100_columns(identity: object) -> None:
+    data = f"{long_record(identity)}\n".encode()
+    for options in ([], ["--summary"]):
+        code, out, err = knp("logs", *options, stdin=data)
+        assert (code, err) == (0, "")
+        assert max(map(len, out.splitlines())) <= 100
+        assert "\x1b" not in out
+        joined = re.sub(r"\s", "", out)
+        assert "q" * 250 in joined
+        assert f"{'n' * 60}/{'p' * 250}" in joined
+    assert knp("logs", "-o", "compact", stdin=data).out.count("\n") == 1
 
 
 def test_compact_is_one_line_for_grep(log: str) -> None:
     lines = knp("logs", log, "-o", "compact").out.splitlines()
     assert lines[3] == (
-        "2026-11-29T20:38:00.123456Z deny egress TCP team-a/agent:37368 -> "
-        "172.66.147.243 (api.github.com):443 by Admin default-deny[0] deny-everything-else"
+        "2026-11-29T20:38:00.123456Z deny egress team-a/agent:37368 -> 172.66.147.243:443 TCP"
+        ' (api.github.com) by Admin default-deny, rule 0 "deny-everything-else"'
     )
+    assert lines[1].endswith(" allow - 10.9.9.9:5 -> team-a/agent:8080 TCP by not said in the log")
+
+
+def test_jsonl_is_another_word_for_json(log: str) -> None:
+    assert knp("logs", log, "-o", "jsonl") == knp("logs", log, "-o", "json")
+    lines = knp("logs", log, "-o", "jsonl", "--summary").out.splitlines()
+    assert len(lines) == 1
+    assert json.loads(lines[0]) == json.loads(knp("logs", log, "-o", "json", "--summary").out)
 
 
 def test_colours_are_for_terminals(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,12 +136,29 @@ def test_colours_are_for_terminals(log: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_summary(log: str) -> None:
     code, out, _ = knp("logs", "--summary", log)
-    lines = [line.split() for line in out.splitlines()]
     assert code == 0
-    assert out.startswith("4 entries in ")
-    assert ": 2 allow, 2 deny\n" in out
-    assert ["deny", "egress", "Admin", "default-deny[0]", "deny-everything-else", "1"] in lines
-    assert ["team-a/agent", "172.66.147.243", "TCP", "443", "1"] in lines
+    assert re.fullmatch(r"4 entries in \d+ lines: 2 allow, 2 deny", out.splitlines()[0])
+    assert out.splitlines()[1:] == [
+        "",
+        "verdict  count  decided by",
+        "allow        2  not said in the log",
+        "deny         1  egress: Admin",
+        'deny         1  egress: Admin default-deny, rule 0 "deny-everything-else"',
+        "",
+        "count  denied connections",
+        "    1  team-a/agent → 172.66.147.243 TCP 443",
+        "    1  team-a/agent → 172.66.147.243 (api.github.com) TCP 443",
+    ]
+
+
+def test_the_default_has_no_direction_in_a_summary() -> None:
+    record = json.loads(RECORD) | {"verdict": "allow"}
+    lines = []
+    for direction in ("egress", "ingress", "egress"):
+        record["decided_by"] = {"direction": direction, "tier": "Default", "action": "Accept"}
+        lines.append(json.dumps(record) + "\n")
+    out = knp("logs", "--summary", stdin="".join(lines).encode()).out
+    assert "allow        3  default: no policy decided\n" in out
 
 
 def test_summary_as_json(log: str) -> None:
@@ -129,6 +188,27 @@ def test_standard_input_plain_and_gzip(argv: list[str]) -> None:
     for stdin in (data, gzip.compress(data)):
         code, out, err = knp("logs", *argv, "-o", "json", stdin=stdin)
         assert (code, out, err) == (0, f"{RECORD}\n", "")
+
+
+@pytest.mark.parametrize("output", ["table", "compact", "json"])
+def test_that_nothing_matches_is_said(log: str, output: str) -> None:
+    ended = knp("logs", log, "--pod", "team-b/*", "-o", output)
+    assert ended == (0, "", "knp: 4 records read, none matches\n")
+    data = f"{RECORD}\n".encode()
+    assert knp("logs", "--to", "1.1.1.1", stdin=data).err == "knp: 1 record read, none matches\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--summary"], ["-o", "json"], ["--verdict", "deny"]])
+def test_an_input_of_which_nothing_can_be_read_is_no_log(
+    tmp_path: Path, options: list[str]
+) -> None:
+    path = tmp_path / "passwd"
+    path.write_text("\nroot:x:0:0\nbin:x:1:1\n")
+    reason = "neither a verdict record nor a line of klog: root:x:0:0"
+    line = f"no line can be read; the first is line 2: {reason}\n"
+    assert knp("logs", str(path), *options) == (2, "", f"knp: {path}: {line}")
+    ended = knp("logs", *options, stdin=path.read_bytes())
+    assert ended == (2, "", f"knp: standard input: {line}")
 
 
 def test_what_could_not_be_used_is_said(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from knp_py.cli.render import (
     plain_table,
     print_json,
     print_table,
+    print_wrapped,
     progress,
     verdict_cell,
 )
@@ -51,6 +52,22 @@ def test_a_piped_table_is_aligned_and_wraps_between_words() -> None:
 def test_a_long_word_is_never_cut() -> None:
     name = "x" * 120
     assert list(plain_table(COLUMNS, [(name, "1", "y")]))[1] == f"{name}      1  y"
+
+
+@pytest.mark.parametrize("width", [100, 40])
+def test_a_long_word_is_cut_where_a_wide_line_is_worse(width: int) -> None:
+    name = "x" * 120
+    lines = list(plain_table(COLUMNS, [(name, "1", "some words " * 9)], width, cut=True))
+    assert max(map(len, lines)) <= width
+    assert "".join(lines).count("x") == 120
+
+
+def test_a_wrapped_text_keeps_its_words_unless_they_may_be_cut() -> None:
+    whole, cut = io.StringIO(), io.StringIO()
+    print_wrapped(f"a {'x' * 120}", 30, stream=whole)
+    print_wrapped(f"a {'x' * 120}", 30, stream=cut, cut=True)
+    assert whole.getvalue().splitlines() == [" " * 30 + "a", " " * 30 + "x" * 120]
+    assert max(map(len, cut.getvalue().splitlines())) == 100
 
 
 def test_a_table_without_titles_has_no_header() -> None:

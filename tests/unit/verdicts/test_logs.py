@@ -28,6 +28,14 @@ def test_our_records_and_foreign_entries_may_be_mixed() -> None:
     assert (reader.ours, reader.foreign, reader.counts) == (1, 2, {})
 
 
+def test_what_could_be_read_is_counted_whatever_it_says() -> None:
+    reader = LogReader(NOW)
+    read(reader, "", "rubbish", "{", "  ")
+    assert (reader.understood, reader.counts) == (0, {UNREADABLE: 2})
+    read(reader, '{"msg": "hello"}', RECORD)
+    assert (reader.understood, reader.counts) == (2, {UNREADABLE: 2, OTHER: 1})
+
+
 def test_what_kubectl_puts_in_front_tells_streams_apart() -> None:
     reader = LogReader(NOW)
     prefixes = ["[pod/knp-aaaaa/knp] ", "[pod/knp-bbbbb/knp] "]

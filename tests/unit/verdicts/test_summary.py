@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from knp_py.verdicts.read import VerdictEntry
 from knp_py.verdicts.record import Decider, End
-from knp_py.verdicts.summary import Summary, Tally, deciding_object, end_name
+from knp_py.verdicts.summary import Summary, Tally, end_name
 
 ENTRY = VerdictEntry(
     ts=None,
@@ -24,23 +24,6 @@ ENTRY = VerdictEntry(
 
 def replaced(**changes: object) -> VerdictEntry:
     return msgspec.structs.replace(ENTRY, **changes)
-
-
-@pytest.mark.parametrize(
-    ("entry", "text"),
-    [
-        (ENTRY, "Admin default-deny[0] deny-all"),
-        (replaced(decided_by=Decider("egress", "Default")), "Default"),
-        (
-            replaced(decided_by=Decider("ingress", "NetworkPolicy"), isolated_by=("a/x", "a/y")),
-            "NetworkPolicy a/x+a/y",
-        ),
-        (replaced(decided_by=None), "?"),
-        (replaced(decided_by=None, verdict="unknown"), "undecided"),
-    ],
-)
-def test_deciding_object(entry: VerdictEntry, text: str) -> None:
-    assert deciding_object(entry) == text
 
 
 @pytest.mark.parametrize(
@@ -68,8 +51,8 @@ def test_summary_counts_flows_without_their_source_port() -> None:
     assert counts.entries == 4
     assert counts.verdicts == {"deny": 3, "allow": 1}
     assert counts.deciders.top() == [
-        (("deny", "egress", "Admin default-deny[0] deny-all"), 3),
-        (("allow", "egress", "?"), 1),
+        (("deny", "egress", 'Admin default-deny, rule 0 "deny-all"'), 3),
+        (("allow", "egress", "not said in the log"), 1),
     ]
     assert counts.denied.top() == [
         (("a/b", "1.2.3.4 (x.example)", "TCP", "443"), 2),
