@@ -24,6 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import knp_py
 from knp_py.cli.light import lighten
+from knp_py.cli.streams import OutputError, ReaderGoneError, give_up_output, open_streams
 from knp_py.errors import KnpError, ManifestError, NotPermittedError
 
 COMMANDS: Mapping[str, str] = {
@@ -60,13 +61,25 @@ class _Ours:
         return option
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Parse, and see to it that every usage error knows whose help to point at."""
+        """Parse, and see to it that every usage error knows whose help to point at.
+
+        What should not be there is named before what is missing: ``knp eval policies/``
+        is not about an option that was forgotten.
+        """
         try:
-            return super().parse_args(ctx, args)  # type: ignore[misc]
+            return super().parse_args(ctx, list(args))  # type: ignore[misc]
         except typer.TyperException as error:
+            if type(error).__name__ == "MissingParameter":  # typer keeps the class to itself
+                self._complain_of_extra(ctx, args)
             if getattr(error, "ctx", None) is None:
                 error.ctx = ctx  # type: ignore[attr-defined]
             raise
+
+    def _complain_of_extra(self, ctx: Any, args: list[str]) -> None:
+        """Raise a usage error if there are arguments of a command that takes none."""
+        extra = self.make_parser(ctx).parse_args(args=list(args))[1]  # type: ignore[attr-defined]
+        if extra and not any(each.param_type_name == "argument" for each in ctx.command.params):
+            ctx.fail(f"Got unexpected extra argument(s) ({' '.join(extra)})")
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The epilog is a block of command lines; the program is named as it was called."""
@@ -101,17 +114,6 @@ class _Root(Group):
         if args and args[0] in self.commands:
             return args[0], load(args[0]), args[1:]
         return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run it, keeping a broken pipe from typer, whose exit code for it is our code 1."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _ReaderGoneError from error
-
-
-class _ReaderGoneError(Exception):
-    """Whatever reads our output (``| head``) has seen enough."""
 
 
 def new_app(**settings: Any) -> typer.Typer:
@@ -160,7 +162,7 @@ def _root(
     """Who decides whether this packet may pass.
 
     One policy engine over Kubernetes NetworkPolicy and ClusterNetworkPolicy objects: ask it
-    about one flow, a capture, a change, or let it enforce.
+    about one flow, a capture, or a change of policy.
     """
 
 
@@ -173,9 +175,11 @@ def _program(argv0: str) -> str:
 
 
 def _complain(program: str, lines: list[str]) -> None:
-    sys.stdout.flush()
-    for line in lines:
-        print(f"{program}: {line}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    finally:
+        for line in lines:
+            print(f"{program}: {line}", file=sys.stderr)
 
 
 def _usage(error: typer.TyperException, program: str) -> str:
@@ -219,15 +223,19 @@ def run(argv: list[str], program: str = "knp") -> int:
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """The entry point: ``argv`` without the program's name, ``sys.argv`` when None."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    open_streams()
     try:
-        code = run(sys.argv[1:] if argv is None else argv, _program(sys.argv[0]))
+        try:
+            code = run(sys.argv[1:] if argv is None else argv, _program(sys.argv[0]))
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
-    except (_ReaderGoneError, BrokenPipeError):
-        # Nothing may be written any more, the interpreter's own flush at exit included.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGoneError:
+        give_up_output()
         code = 141
+    except OutputError as error:
+        give_up_output()
+        print(f"knp: {error}", file=sys.stderr)
+        code = 2
     raise SystemExit(code)

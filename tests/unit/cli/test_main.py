@@ -15,7 +15,7 @@ from knp_py.cli import main as main_module
 from knp_py.cli.main import COMMANDS, Command, new_app
 from knp_py.errors import InputError, KnpError, ManifestError, NotPermittedError
 
-WORDS = "table, compact, json"
+WORDS = "table, compact, json, jsonl"
 LOGS_HELP = "(see knp logs --help)"
 
 
@@ -50,6 +50,7 @@ def test_help_lists_the_commands_there_are(argv: list[str]) -> None:
     assert (code, err) == (0, "")
     assert "What would happen to this flow, and who decides" in out
     assert "Examples:\n  knp eval --manifests" in out
+    assert "enforce" not in out.replace("Enforce policy on this node", "")
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"agent", "lab"}))
@@ -61,7 +62,7 @@ def test_every_commands_help_has_examples(name: str) -> None:
     assert f"Usage: knp {name} " in out
     examples = out.partition("\nExamples:\n")[2]
     assert re.search(rf"^  (.*\| )?knp {name} ", examples, re.MULTILINE)
-    assert len(max(out.splitlines(), key=len)) <= 110
+    assert len(max(out.splitlines(), key=len)) <= (80 if name in {"eval", "logs"} else 110)
 
 
 def _root_app() -> typer.Typer:
@@ -81,6 +82,12 @@ def _root_app() -> typer.Typer:
             f"knp: Invalid value for '--output' / '-o': 'x' is not one of {WORDS} {LOGS_HELP}",
         ),
         (["logs", "a", "b"], "knp: Got unexpected extra argument(s) (b) (see knp logs --help)"),
+        (["eval", "."], "knp: Got unexpected extra argument(s) (.) (see knp eval --help)"),
+        (
+            ["eval", "-o", "json", "a", "b"],
+            "knp: Got unexpected extra argument(s) (a b) (see knp eval --help)",
+        ),
+        (["eval", "--zzz", "."], "knp: No such option: --zzz (see knp eval --help)"),
         (["eval"], "knp: Missing option '--manifests' / '-m' (see knp eval --help)"),
         (["logs", "--tier"], "knp: Option '--tier' requires an argument (see knp logs --help)"),
     ],
@@ -166,7 +173,7 @@ def test_only_what_the_command_needs_is_imported(tmp_path: Path) -> None:
         ("knp ", {"eval", "logs"}, set()),
         ("knp lo", {"logs"}, {"eval"}),
         ("knp logs --fo", {"--follow"}, {"--from"}),
-        ("knp logs -o ", {"table", "compact", "json"}, set()),
+        ("knp logs -o ", {"table", "compact", "json", "jsonl"}, set()),
         ("knp eval --fqdn-scope ", {"pod", "node"}, set()),
     ],
 )
