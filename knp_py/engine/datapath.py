@@ -30,7 +30,7 @@ from knp_py.errors import PacketError
 from knp_py.model.decision import Decision, Ruling, Verdict
 from knp_py.model.net import is_v4
 from knp_py.model.objects import Pod, Service
-from knp_py.model.packet import FIN, RST, SYN, Packet, Proto
+from knp_py.model.packet import RST, SYN, Packet, Proto
 from knp_py.model.policy import Direction, Tier
 from knp_py.wire.fragments import Reassembler
 from knp_py.wire.packet import parse_ip
@@ -57,8 +57,6 @@ _V6_ROAD = struct.Struct(">B3xHBx36s9xB").unpack_from
 
 # Fragments that a host drops (RFC 8200 §4.5, RFC 5722): no policy sees the datagram.
 _REFUSED = frozenset({"overlap", "contradiction", "too long"})
-_TCP = int(Proto.TCP)
-_TCP_CONTROL = SYN | FIN | RST
 
 
 class Snooper(Protocol):
@@ -148,7 +146,7 @@ class Datapath:
         if flow.key.dport == DNS_PORT:
             self.snooper.forget(flow.key)
 
-    def ingest(self, data: bytes, *, now: float, offset: int = 0, vlan: int = 0) -> Flow | None:
+    def ingest(self, data: bytes, now: float, offset: int = 0, vlan: int = 0) -> Flow | None:
         """The connection a packet belongs to, its decision made; None when it has none.
 
         ``data`` holds an IP header at ``offset``. A fragment belongs to no connection
@@ -169,8 +167,8 @@ class Datapath:
                     side = self._quick6[protocol].get(tuple_)
                 if side is not None:
                     flow = side.flow
-                    flags = flags & _TCP_CONTROL if protocol == _TCP else 0
-                    if not flags & SYN and now - flow.last <= flow.idle:
+                    flags = flags & 7 if protocol == 6 else 0  # FIN, SYN, RST; TCP
+                    if not flags & 2 and now - flow.last <= flow.idle:
                         if flags:
                             tcp_flags(side, flags)
                         side.packets += 1
@@ -254,10 +252,17 @@ class Datapath:
             return  # the first reply lengthens the time-out, on the long road
         if protocol == Proto.TCP and side.flow.idle != TCP_ESTABLISHED:
             return
+        # Both ways at once: the other end's packets carry the tuple turned round.
+        flow = side.flow
+        other = flow.reply if side.original else flow.original
         if data[offset] == 0x45:
-            self.flows.remember_raw(side, 4, data[offset + 12 : offset + 24])
+            raw = data[offset + 12 : offset + 24]
+            self.flows.remember_raw(side, 4, raw)
+            self.flows.remember_raw(other, 4, raw[4:8] + raw[:4] + raw[10:] + raw[8:10])
         elif data[offset] >> 4 == 6 and data[offset + 6] == protocol:
-            self.flows.remember_raw(side, 6, data[offset + 8 : offset + 44])
+            raw = data[offset + 8 : offset + 44]
+            self.flows.remember_raw(side, 6, raw)
+            self.flows.remember_raw(other, 6, raw[16:32] + raw[:16] + raw[34:] + raw[32:34])
 
     def _side(self, packet: Packet, vlan: int, now: float) -> Side:
         """The side of the flow a packet belongs to; begins the flow when there is none."""

@@ -8,6 +8,7 @@ earlier one that goes on.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from itertools import chain, islice
 
 from knp_py.engine.datapath import Datapath
 from knp_py.engine.flows import Flow
@@ -21,8 +22,7 @@ OnPacket = Callable[[Flow | None, Record], None]
 OddLink = Callable[[int, bytes], bytes | None]
 
 REORDER = 65_536
-_ETHERNET = 1
-_DRAIN_EVERY = 4096
+_BLOCK = 4096  # records between two looks at what has ended
 
 
 class Replay:
@@ -44,31 +44,31 @@ class Replay:
 
     def run(self, records: Iterable[Record], on_packet: OnPacket | None = None) -> Iterator[Flow]:
         """Every connection, once it has ended."""
+        stream = iter(records)
+        for first in stream:
+            self.first_ns = self.last_ns = first[0]
+            stream = chain((first,), stream)
+            break
+        while self._block(islice(stream, _BLOCK), on_packet) == _BLOCK:
+            yield from self._drain(REORDER)
+        self.datapath.finish()
+        yield from self._drain(0)
+
+    def _block(self, records: Iterable[Record], on_packet: OnPacket | None) -> int:
+        """Some records through the datapath; how many there were."""
         ingest = self.datapath.ingest
-        count = 0
-        for record in records:
+        count = ts = 0
+        for count, record in enumerate(records, 1):  # noqa: B007 - counted by C code
             ts, link, data, _ = record
-            count += 1
-            if link == _ETHERNET and data[12:14] == b"\x08\x00":
-                flow = ingest(data, now=ts * 1e-9, offset=14)
+            if link == 1 and data[12:14] == b"\x08\x00":  # Ethernet, IPv4, no VLAN tag
+                flow = ingest(data, ts * 1e-9, 14)
             else:
                 flow = self._other(record)
             if on_packet is not None:
                 on_packet(flow, record)
-            if not count % _DRAIN_EVERY:
-                self._note(count, ts)
-                count = 0
-                yield from self._drain(REORDER)
-            elif count == 1 and not self.packets:
-                self.first_ns = ts
-        if count:
-            self._note(count, ts)
-        self.datapath.finish()
-        yield from self._drain(0)
-
-    def _note(self, count: int, ts: int) -> None:
         self.packets += count
         self.last_ns = max(self.last_ns, ts)
+        return count
 
     def _other(self, record: Record) -> Flow | None:
         ts, link, data, _ = record

@@ -5,7 +5,7 @@ from collections import Counter
 import msgspec
 
 from knp_py.engine.flows import Flow
-from knp_py.model.decision import Verdict
+from knp_py.model.decision import Ruling, Verdict
 from knp_py.replay.runner import Replay
 from knp_py.verdicts.words import decision_text
 
@@ -52,7 +52,8 @@ class Tally:
 
     def __init__(self) -> None:
         self._verdicts: Counter[str] = Counter({"allow": 0, "deny": 0, "unknown": 0})
-        self._deciders: dict[tuple[str, str], DeciderCount] = {}
+        self._deciders: dict[tuple[int, str | None], DeciderCount] = {}
+        self._rulings: list[Ruling | None] = []
         self._pods = 0
         self._services = 0
         self._answered = 0
@@ -68,13 +69,28 @@ class Tally:
             self._services += 1
         if decision.verdict is Verdict.DENY and flow.answered:
             self._answered += 1
-        bare = decision if not decision.grants else msgspec.structs.replace(decision, grants=())
-        key = (verdict, decision_text(bare))
+        # A ruling is one object for all its decisions, so its identity is a good key; the
+        # count holds it, so that nobody else gets its number.
+        key = (id(decision.decided_by), decision.reason)
         count = self._deciders.get(key)
         if count is None:
-            count = self._deciders[key] = DeciderCount(*key)
+            bare = msgspec.structs.replace(decision, grants=())
+            made = DeciderCount(verdict, decision_text(bare))
+            count = self._deciders[key] = made
+            self._rulings.append(decision.decided_by)
         count.connections += 1
         count.packets += flow.packets
+
+    def _merged(self) -> list[DeciderCount]:
+        """One count for each text: a rule has a ruling in every chain it is compiled into."""
+        merged: dict[tuple[str, str], DeciderCount] = {}
+        for count in self._deciders.values():
+            total = merged.setdefault(
+                (count.verdict, count.decided_by), DeciderCount(count.verdict, count.decided_by)
+            )
+            total.connections += count.connections
+            total.packets += count.packets
+        return sorted(merged.values(), key=lambda d: (-d.connections, d.verdict, d.decided_by))
 
     def summary(self, replay: Replay, dns: Counter[str], problems: list[str]) -> Summary:
         """Everything counted so far; deciders with the most connections first."""
@@ -87,9 +103,7 @@ class Tally:
             service_connections=self._services,
             denied_but_answered=self._answered,
             verdicts=dict(self._verdicts),
-            deciders=sorted(
-                self._deciders.values(), key=lambda d: (-d.connections, d.verdict, d.decided_by)
-            ),
+            deciders=self._merged(),
             skipped=_sorted(replay.skipped),
             unreadable=_sorted(datapath.unreadable),
             unparsed=_sorted(datapath.unparsed),

@@ -4,7 +4,6 @@ The structs are the documents, key for key and in order; a field that is ``UNSET
 in the document at all. Encoding goes straight from struct to bytes.
 """
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -136,10 +135,20 @@ class FlowFacts(NamedTuple):
     service: str | None = None
 
 
-@lru_cache(maxsize=4096)
+# By identity, which needs no hash of ten fields; each entry keeps its ruling, so that no
+# other gets its number. A bound for long-lived processes, where rulings come and go.
+_deciders: dict[int, tuple[Ruling, Decider]] = {}
+_MOST_DECIDERS = 4096
+
+
 def decider(ruling: Ruling) -> Decider:
     """The ``decided_by`` object of a ruling."""
-    return Decider(
+    known = _deciders.get(id(ruling))
+    if known is not None:
+        return known[1]
+    if len(_deciders) >= _MOST_DECIDERS:
+        _deciders.clear()
+    made = Decider(
         direction=ruling.direction.text,
         tier=ruling.tier.text,
         policy=ruling.policy,
@@ -147,6 +156,8 @@ def decider(ruling: Ruling) -> Decider:
         rule_name=ruling.rule_name,
         action=ruling.action,
     )
+    _deciders[id(ruling)] = (ruling, made)
+    return made
 
 
 def direction_answer(ruling: Ruling) -> DirectionAnswer:

@@ -44,7 +44,7 @@ def test_a_long_connection_does_not_hold_back_the_rest_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runner, "REORDER", 8)
-    monkeypatch.setattr(runner, "_DRAIN_EVERY", 16)
+    monkeypatch.setattr(runner, "_BLOCK", 16)
 
     def records() -> Iterator[Record]:
         for n in range(400):
