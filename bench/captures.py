@@ -22,11 +22,14 @@ def _checksum(header: bytes) -> int:
     return ~(total + (total >> 16)) & 0xFFFF
 
 
-def write_capture(path: Path, *, packets: int, connections: int, pods: int, seed: int = 1) -> None:
+def write_capture(
+    path: Path, *, packets: int, connections: int, pods: int, spacing: int = 100, seed: int = 1
+) -> None:
     """TCP connections between pods of ``bench.scenarios``, some to the outside, interleaved.
 
     Each begins with its handshake and ends with both FINs; ``packets`` is a multiple of
-    ``connections`` and each connection has at least six.
+    ``connections`` and each connection has at least six. ``spacing`` is microseconds from one
+    packet to the next.
     """
     pick = random.Random(seed)
     each = packets // connections
@@ -53,7 +56,7 @@ def write_capture(path: Path, *, packets: int, connections: int, pods: int, seed
             slot = pick.randrange(len(live))
             connection, step = live[slot]
             frame = _segment(ends[connection], connection, step, each)
-            micros += 100
+            micros += spacing
             out.write(_RECORD.pack(*divmod(micros, 1_000_000), len(frame), len(frame)) + frame)
             live[slot][1] += 1
             if step + 1 == each:

@@ -204,6 +204,9 @@ class FlowTable:
             tables = self.quick4 if version == 4 else self.quick6
             tables[flow.key.protocol].pop(raw, None)
         flow.quick.clear()
+        # No table leads to its sides any more. Without the way back from them the flow is
+        # freed when it has been reported, not when somebody looks for cycles.
+        del flow.original.flow, flow.reply.flow
         self.ended.append(flow)
         if self._on_end is not None:
             self._on_end(flow)
