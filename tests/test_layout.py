@@ -17,6 +17,7 @@ ACROSS = {
     "engine/test_fqdn_rules": "one test for each rule of names",
     "engine/test_semantics": "one test for each sentence about verdicts",
     "engine/test_terminating": "namespaces that are going",
+    "verdicts/test_families": "probes between dual-stack ends",
     "manifests/test_crd": "every validation of the API's own CRD",
 }
 

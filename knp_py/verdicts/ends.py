@@ -101,6 +101,8 @@ def _domain(name: str, text: str) -> str:
     known = canonical_name(name)
     if known is None:
         raise ProbeError(f"to: {name!r} in {text!r} is no domain name")
+    if known.rpartition(".")[2].isdigit():  # RFC 3696 §2: no top-level domain is
+        raise ProbeError(f"to: {name!r} is neither an IP address nor a domain name")
     return known
 
 
@@ -173,15 +175,18 @@ def _host_network(snapshot: Snapshot, pod: Pod, side: str) -> Place:
     return Place(addresses, pod=pod, node=node)
 
 
-def pair(source: Place, destination: Place, what: tuple[str, str]) -> tuple[int, int]:
-    """An address of each end, of one family; the source's first address leads.
+def pairs(source: Place, destination: Place, what: tuple[str, str]) -> list[tuple[int, int]]:
+    """An address of each end for every family both have; the source's first address leads.
 
     Raises ``ProbeError`` when the two have no family in common. ``what`` are the texts.
     """
+    found: dict[bool, tuple[int, int]] = {}
     for src in source.addresses:
         for dst in destination.addresses:
             if is_v4(src) == is_v4(dst):
-                return src, dst
+                found.setdefault(is_v4(src), (src, dst))
+    if found:
+        return list(found.values())
     families = ["IPv4" if is_v4(place.addresses[0]) else "IPv6" for place in (source, destination)]
     raise ProbeError(
         f"no flow is possible: {what[0]} has {families[0]} only, {what[1]} {families[1]} only"

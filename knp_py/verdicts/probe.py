@@ -13,12 +13,13 @@ from knp_py.engine.patterns import canonical_name
 from knp_py.engine.services import Backend, backends
 from knp_py.engine.snapshot import Snapshot
 from knp_py.errors import ProbeError
+from knp_py.manifests.problems import nearest
 from knp_py.model.decision import Decision
 from knp_py.model.net import format_address, is_v4
 from knp_py.model.objects import Pod, Service
 from knp_py.model.packet import Packet, Proto, protocol_name
 from knp_py.verdicts.assumed import made_up_notes
-from knp_py.verdicts.ends import Place, find, pair, stand_in
+from knp_py.verdicts.ends import Place, find, pairs, stand_in
 from knp_py.verdicts.read import WORDS
 from knp_py.verdicts.record import Answer, End, answer
 from knp_py.verdicts.words import decision_text
@@ -63,9 +64,18 @@ def parse_probe(line: bytes | str) -> Probe:
         raise ProbeError(str(error).replace("`$.", "`").replace(" - at", " at")) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise ProbeError(f"not JSON: {error}") from None
-    if probe.expect is not None and probe.expect not in WORDS:
+    if probe.expect is None:
+        _refuse_almost_expect(line)
+    elif probe.expect not in WORDS:
         raise ProbeError(f"expect: {probe.expect!r} is not one of {', '.join(sorted(WORDS))}")
     return probe
+
+
+def _refuse_almost_expect(line: bytes | str) -> None:
+    """A probe that lost its expectation to a typo would be met whatever happens."""
+    for key in msgspec.json.decode(line):
+        if nearest(key, ("expect",)) is not None:
+            raise ProbeError(f"unknown key {key!r}, did you mean 'expect'?")
 
 
 def probe_id(line: bytes | str) -> Any:
@@ -114,11 +124,28 @@ class Prober:
         protocol = _protocol(probe.protocol)
         if destination.service is not None and (self._resolve or not destination.addresses):
             return self._behind(probe, source, destination, protocol)
-        notes: list[str] = []
         assumed = not destination.addresses
         if assumed:
             destination = destination._replace(addresses=self._anywhere(source))
-        src, dst = pair(source, destination, (probe.source, probe.destination))
+        found = [
+            self._over(probe, source, destination, (src, dst), protocol, assumed=assumed)
+            for src, dst in pairs(source, destination, (probe.source, probe.destination))
+        ]
+        return found[0] if len(found) == 1 else _laxer(*found)
+
+    def _over(
+        self,
+        probe: Probe,
+        source: Place,
+        destination: Place,
+        ends: tuple[int, int],
+        protocol: str,
+        *,
+        assumed: bool,
+    ) -> Asked:
+        """The answer for one pair of addresses."""
+        src, dst = ends
+        notes: list[str] = []
         if assumed:
             notes.append(
                 f"{format_address(dst)} stands for a public address of {destination.name};"
@@ -142,10 +169,12 @@ class Prober:
         )
 
     def _anywhere(self, source: Place) -> tuple[int, ...]:
-        v4 = any(map(is_v4, source.addresses))
-        if v4 not in self._stand_ins:
-            self._stand_ins[v4] = stand_in(self._snapshot, v4=v4)
-        return (self._stand_ins[v4],)
+        """One address of each family the source has: a name may have both kinds."""
+        for v4 in (True, False):
+            if v4 not in self._stand_ins and any(is_v4(a) == v4 for a in source.addresses):
+                self._stand_ins[v4] = stand_in(self._snapshot, v4=v4)
+        families = dict.fromkeys(map(is_v4, source.addresses))
+        return tuple(self._stand_ins[v4] for v4 in families)
 
     def _port(self, port: int | str | None, protocol: str, destination: Place) -> int | None:
         if protocol not in _PORTED:
@@ -243,7 +272,8 @@ class Prober:
             raise ProbeError(f"to: {text} takes no {protocol}")
         asked = probe.port if probe.port is not None else DEFAULT_PORT
         port = _service_port(service, asked, number)
-        v4 = any(map(is_v4, source.addresses))
+        # Destination NAT keeps the family of the address that was asked for.
+        v4 = any(map(is_v4, destination.addresses or source.addresses))
         found = backends(self._snapshot, service, protocol=int(number), port=port, v4=v4)
         if not found:
             raise ProbeError(f"to: {text} has no backend for {protocol} port {port}")
@@ -274,11 +304,30 @@ class Prober:
         self, probe: Probe, source: Place, service: Service, backend: Backend, protocol: str
     ) -> Asked:
         place = Place((backend.address,), pod=backend.pod)
-        src, dst = pair(source, place, (probe.source, backend.pod.key))
+        ((src, dst),) = pairs(source, place, (probe.source, backend.pod.key))
         notes: list[str] = []
         names = self._learned(probe, source, place, dst, notes)
         end = msgspec.structs.replace(_end(place, dst, names=names), service=service.key)
         return self._judge(probe, source, src, end, dst, protocol, backend.port, names, notes)
+
+
+def _laxer(first: Asked, second: Asked) -> Asked:
+    """Of both families, what a client gets that tries both (RFC 8305): allow if one is."""
+    verdicts = first.answer.verdict, second.answer.verdict
+    if verdicts[0] == verdicts[1]:
+        return first
+    shown, other = (first, second) if verdicts[0] == "allow" else (second, first)
+    why = "" if other.decision is None else f": {decision_text(other.decision)}"
+    note = (
+        f"over {_family(other)} ({other.answer.source.ip} to {other.answer.destination.ip}) the"
+        f" verdict is {other.answer.verdict}{why}"
+    )
+    notes = (note, *(shown.answer.notes or ()))
+    return shown._replace(answer=msgspec.structs.replace(shown.answer, notes=notes))
+
+
+def _family(asked: Asked) -> str:
+    return "IPv6" if ":" in (asked.answer.source.ip or "") else "IPv4"
 
 
 def _protocol(text: str | None) -> str:
@@ -311,7 +360,8 @@ def _service_port(service: Service, port: int | str, protocol: Proto) -> int:
             return known.port
     ports = ", ".join(f"{protocol_name(p.protocol)} {p.port}" for p in service.ports)
     raise ProbeError(
-        f"to: Service {service.key} has no {protocol_name(protocol)} port {port}, only {ports}"
+        f"to: Service {service.key} has no {protocol_name(protocol)} port {port}"
+        + (f", only {ports}" if ports else "")
     )
 
 

@@ -17,7 +17,7 @@ from helpers.judging import snapshot_of
 from knp_py.engine.snapshot import Snapshot
 from knp_py.errors import ProbeError
 from knp_py.model.net import format_address, is_v4
-from knp_py.verdicts.ends import Place, find, pair, split_port, stand_in
+from knp_py.verdicts.ends import Place, find, pairs, split_port, stand_in
 
 
 @pytest.fixture(scope="module")
@@ -164,11 +164,15 @@ def test_ports_at_the_end(text: str, parts: tuple[str, str] | None) -> None:
 def test_a_flow_is_of_one_family_and_the_sources_first_address_leads(cluster: Snapshot) -> None:
     web, six, db = (find(cluster, key, "from") for key in ("shop/web", "shop/six", "shop/db"))
     both = ("a", "b")
-    assert pair(web, six, both) == (address("fd00::1"), address("fd00::6"))
-    assert pair(web, db, both) == (address("10.0.0.1"), address("10.0.0.2"))
-    assert pair(six, web, both) == (address("fd00::6"), address("fd00::1"))
+    assert pairs(web, six, both) == [(address("fd00::1"), address("fd00::6"))]
+    assert pairs(web, db, both) == [(address("10.0.0.1"), address("10.0.0.2"))]
+    assert pairs(web, web, both) == [
+        (address("10.0.0.1"), address("10.0.0.1")),
+        (address("fd00::1"), address("fd00::1")),
+    ]
+    assert pairs(six, web, both) == [(address("fd00::6"), address("fd00::1"))]
     with pytest.raises(ProbeError, match="a has IPv4 only, b IPv6 only"):
-        pair(db, six, both)
+        pairs(db, six, both)
 
 
 def test_some_public_address_is_one_that_nothing_mentions() -> None:
