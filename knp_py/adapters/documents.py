@@ -193,6 +193,9 @@ def _utf8(source: str, data: bytes) -> bytes:
     return data
 
 
+_EMPTY = "is empty, expected YAML or JSON; did the command that wrote it fail?"
+
+
 def _read_all(
     paths: Iterable[str], problems: list[str], stdin: BinaryIO | None
 ) -> Iterator[tuple[str, bytes]]:
@@ -208,7 +211,10 @@ def _read_all(
                 except OSError as error:
                     problems.append(f"standard input: {_reason(error)}")
                     continue
-                yield path, data
+                if data.strip():
+                    yield path, data
+                else:
+                    problems.append(f"standard input: {_EMPTY}")
             continue
         for file, file_id in _files(path, problems):
             if file_id in seen:
@@ -219,6 +225,11 @@ def _read_all(
                     data = stream.read()
             except OSError as error:
                 problems.append(f"{_plain(file)}: {_reason(error)}")
+                continue
+            # In a directory an empty file is nobody's business; asked for by name, it is
+            # what `kubectl get ... > file` leaves behind when it fails.
+            if file == path and not data.strip():
+                problems.append(f"{_plain(file)}: {_EMPTY}")
                 continue
             yield _plain(file), data
 

@@ -218,6 +218,9 @@ def run(argv: list[str], program: str = "knp") -> int:
         return 3 if isinstance(error, NotPermittedError) else 2
     except typer.Abort:
         return 130
+    except MemoryError:
+        _complain("knp", ["out of memory: the input is larger than this machine can hold"])
+        return 2
     return result if isinstance(result, int) else 0
 
 

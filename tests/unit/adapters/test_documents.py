@@ -274,3 +274,12 @@ def test_a_scenario_beside_manifests_is_left_out(tmp_path: Path) -> None:
     assert result.problems == []
     assert len(result.objects) == 1
     assert result.warnings == []
+
+
+def test_an_empty_file_asked_for_by_name_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(NAMESPACE % "a")
+    (tmp_path / "policies.json").write_bytes(b" \n")
+    assert len(load_manifests([str(tmp_path)]).objects) == 1
+    for paths, stdin in (([str(tmp_path / "policies.json")], b""), (["-"], b"\n")):
+        with pytest.raises(ManifestError, match="is empty, expected YAML or JSON"):
+            load_manifests(paths, stdin=io.BytesIO(stdin))
