@@ -3,8 +3,8 @@
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
 from enum import StrEnum
 from heapq import merge
 from itertools import tee
@@ -230,16 +230,6 @@ def _records(
     return merge(*streams, key=lambda record: record[0])
 
 
-def _with_progress(flows: Iterable[Flow], replay: Replay) -> Iterator[Flow]:
-    with progress("judging", unit="packets") as bar:
-        seen = 0
-        for flow in flows:
-            if replay.packets != seen:
-                bar.advance(replay.packets - seen)
-                seen = replay.packets
-            yield flow
-
-
 def _judge(
     side: _Side,
     records: Iterator[Record],
@@ -251,20 +241,23 @@ def _judge(
     quiet: bool,
     live: bool,
 ) -> None:
-    replay = Replay(side.datapath, odd_link=find_ip)
-    printer = ConnectionPrinter(output, replay)
+    live = live and output is OutputFormat.TABLE
+    # Rows on a terminal are progress enough, and a bar would get in between.
+    silent = live or (sys.stdout.isatty() and not quiet)
+    with nullcontext() if silent else progress("judging", unit="packets") as bar:
+        replay = Replay(
+            side.datapath, odd_link=find_ip, on_block=None if bar is None else bar.advance
+        )
+        printer = ConnectionPrinter(output, replay)
 
-    def show(flow: Flow) -> None:
-        if not quiet and (verdict is None or flow.decision.verdict.value == verdict.value):
-            printer.connection(flow)
+        def show(flow: Flow) -> None:
+            if not quiet and (verdict is None or flow.decision.verdict.value == verdict.value):
+                printer.connection(flow)
 
-    if live and output is OutputFormat.TABLE:
-        for flow in replay.run(records, _as_they_begin(show, on_packet)):
+        for flow in replay.run(records, _as_they_begin(show, on_packet) if live else on_packet):
             side.tally.add(flow)
-    else:
-        for flow in _with_progress(replay.run(records, on_packet), replay):
-            side.tally.add(flow)
-            show(flow)
+            if not live:
+                show(flow)
     _refuse_nothing(replay, problems)
     summary = side.tally.summary(replay, side.snooper.counts, problems)
     printer.end(summary)
@@ -311,19 +304,19 @@ def _diff(
     """Judge by both sides in step; connections are numbered alike in both."""
     # Both replays give a connection back at the same record, so little waits in between.
     first, second = tee(records)
-    old = Replay(before.datapath, odd_link=find_ip)
-    new = Replay(after.datapath, odd_link=find_ip)
-    printer = ConnectionPrinter(output, new, diff=True)
-    changed = 0
-    pairs = zip(_with_progress(old.run(first), old), new.run(second), strict=True)
-    for was, now in pairs:
-        before.tally.add(was)
-        after.tally.add(now)
-        if was.decision.verdict is now.decision.verdict:
-            continue
-        changed += 1
-        if verdict is None or now.decision.verdict.value == verdict.value:
-            printer.change(was, now)
+    with progress("judging twice", unit="packets") as bar:
+        old = Replay(before.datapath, odd_link=find_ip, on_block=bar.advance)
+        new = Replay(after.datapath, odd_link=find_ip)
+        printer = ConnectionPrinter(output, new, diff=True)
+        changed = 0
+        for was, now in zip(old.run(first), new.run(second), strict=True):
+            before.tally.add(was)
+            after.tally.add(now)
+            if was.decision.verdict is now.decision.verdict:
+                continue
+            changed += 1
+            if verdict is None or now.decision.verdict.value == verdict.value:
+                printer.change(was, now)
     _refuse_nothing(old, problems)
     total = sum(before.tally.summary(old, Counter(), []).verdicts.values())
     printer.end_diff(changed, total, problems)

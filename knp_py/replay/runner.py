@@ -32,8 +32,15 @@ class Replay:
     the first packet's time and ``last_ns`` the latest, nanoseconds since the epoch.
     """
 
-    def __init__(self, datapath: Datapath, *, odd_link: OddLink | None = None) -> None:
+    def __init__(
+        self,
+        datapath: Datapath,
+        *,
+        odd_link: OddLink | None = None,
+        on_block: Callable[[int], object] | None = None,
+    ) -> None:
         self.datapath = datapath
+        self._on_block = on_block  # told how many more packets have been judged
         self.packets = 0
         self.skipped: Counter[str] = Counter()
         self.first_ns = 0
@@ -68,6 +75,8 @@ class Replay:
                 on_packet(flow, record)
         self.packets += count
         self.last_ns = max(self.last_ns, ts)
+        if self._on_block is not None:
+            self._on_block(count)
         return count
 
     def _other(self, record: Record) -> Flow | None:
