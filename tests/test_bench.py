@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from bench.captures import write_capture
-from bench.documents import write_pods
-from bench.scenarios import changes, cluster, make_pod
 from helpers.command import knp
 from helpers.judging import answered, engine_of
 from helpers.oracle import Oracle
 
+from bench.captures import write_capture
+from bench.documents import write_pods
+from bench.scenarios import changes, cluster, make_pod
 from knp_py.adapters.documents import load_manifests
 from knp_py.engine.state import ClusterState
 from knp_py.model.objects import Pod
