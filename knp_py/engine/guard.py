@@ -18,20 +18,28 @@ POD = "pod-address"
 ALLOWABLE = frozenset({SPECIAL, NODE, POD})
 
 # Loopback, "this network" with the unspecified address, link-local, multicast, and what is
-# reserved for no use at all, the broadcast address in it (RFC 6890).
+# reserved: for protocols, for discarding, for no use at all, the broadcast address in it
+# (RFC 6890), and the site-local addresses of old (RFC 3879).
 _SPECIAL = (
     "0.0.0.0/8",
     "127.0.0.0/8",
     "169.254.0.0/16",
+    "192.0.0.0/24",
     "224.0.0.0/4",
     "240.0.0.0/4",
     "::/128",
     "::1/128",
+    "100::/64",
     "fe80::/10",
+    "fec0::/10",
     "ff00::/8",
 )
 _SPECIAL_RANGES = tuple(r for text in _SPECIAL for r in parse_cidr(text).ranges)
 _NAT64 = parse_address("64:ff9b::")  # RFC 6052 §2.1, the well-known /96
+# What else holds an IPv4 address in its last 32 bits: IPv4-compatible (RFC 4291 §2.5.5.1) and
+# IPv4-translated (RFC 2765 §2.1) addresses, each by its upper 96 bits.
+_EMBEDDING = frozenset({_NAT64 >> 32, 0, 0xFFFF_0000})
+_LOCAL_NAT64 = parse_address("64:ff9b:1::") >> 80  # RFC 8215, a /48 of such prefixes
 _6TO4 = parse_address("2002::")  # RFC 3056 §2: the IPv4 address is in bits 16 to 47
 
 
@@ -61,8 +69,7 @@ class Guard:
             if v6:
                 return MAPPED
             behind = address
-        elif address >> 32 in {_NAT64 >> 32, 0} and address > 1:
-            # Also IPv4-compatible addresses (RFC 4291 §2.5.5.1), all but :: and ::1.
+        elif (address >> 32 in _EMBEDDING or address >> 80 == _LOCAL_NAT64) and address > 1:
             behind = V4_BASE | (address & 0xFFFFFFFF)
         elif address >> 112 == _6TO4 >> 112:
             behind = V4_BASE | (address >> 80 & 0xFFFFFFFF)

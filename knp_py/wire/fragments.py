@@ -255,9 +255,14 @@ def _read(data: bytes, offset: int, vlan: int) -> _Fragment | str | None:
         return "unreadable"
     if isinstance(fragment, _Fragment):
         length = fragment.end - fragment.start
-        # All but the last end on a multiple of 8; an empty one says nothing.
-        if length == 0 or (fragment.more and length % 8):
+        # All but the last end on a multiple of 8: IPv6 refuses any other (RFC 8200 §4.5), for
+        # IPv4 Linux leaves off the rest. An empty one says nothing.
+        odd = length % 8 if fragment.more else 0
+        if length == odd or (odd and version == 6):
             return "odd length"
+        if odd:
+            kept = fragment.payload[: length - odd]
+            return fragment._replace(end=fragment.end - odd, payload=kept)
     return fragment
 
 

@@ -55,7 +55,11 @@ def snapshot() -> Snapshot:
         ("192.168.0.99", NODE, NODE),  # of type Hostname: a `nodes` peer matches it too
         ("fe80::1", SPECIAL, SPECIAL),
         ("febf::1", SPECIAL, SPECIAL),
-        ("fec0::1", None, None),
+        ("fec0::1", SPECIAL, SPECIAL),
+        ("100::1", SPECIAL, SPECIAL),
+        ("192.0.0.8", SPECIAL, SPECIAL),
+        ("64:ff9b:1::a9fe:a9fe", SPECIAL, SPECIAL),
+        ("::ffff:0:a9fe:a9fe", SPECIAL, SPECIAL),
         ("ff02::1", SPECIAL, SPECIAL),
         ("192.168.0.1", NODE, NODE),
         ("10.96.0.7", SERVICE, SERVICE),
@@ -68,7 +72,7 @@ def snapshot() -> Snapshot:
         ("64:ff9b::7f00:1", SPECIAL, SPECIAL),
         ("64:ff9b::c0a8:1", NODE, NODE),
         ("64:ff9b::a01:7", POD, None),
-        ("64:ff9b:1::7f00:1", None, None),  # only the well-known prefix has a known layout
+        ("64:ff9b:1::7f00:1", SPECIAL, SPECIAL),
     ],
 )
 def test_refusal(text: str, outside: str | None, inside: str | None, snapshot: Snapshot) -> None:

@@ -322,12 +322,18 @@ def test_two_different_ends_are_a_contradiction(
     assert reassembler.counts == {"contradiction": 1}
 
 
-@pytest.mark.parametrize("part", [part4, part6])
-def test_only_the_last_fragment_may_have_an_odd_length(part: type) -> None:
+def test_only_the_last_fragment_may_have_an_odd_length() -> None:
     reassembler = Reassembler()
-    assert not add_all(reassembler, [part(0, b"a" * 9), part(0, b""), part(8, b"", more=False)])
-    assert reassembler.counts == {"odd length": 3}
+    odd = [part6(0, b"a" * 9), part6(0, b""), part6(8, b"", more=False), part4(0, b"a" * 7)]
+    assert not add_all(reassembler, odd)
+    assert reassembler.counts == {"odd length": 4}
     assert len(reassembler) == 0
+
+
+def test_an_ipv4_fragment_of_odd_length_loses_the_rest() -> None:
+    reassembler = Reassembler()
+    (datagram,) = add_all(reassembler, [part4(0, b"a" * 13), part4(8, b"b" * 3, more=False)])
+    assert datagram.data[20:] == b"a" * 8 + b"b" * 3
 
 
 @pytest.mark.parametrize("part", [part4, part6])
