@@ -162,9 +162,7 @@ def test_a_capture_of_every_interface_is_judged_truly(node: Node, tmp_path: Path
     manifests.write_text(MANIFESTS)
     node.serve("db", SERVER)
     node.serve("dns", RESOLVER)
-    dump = node.start(
-        node.name, "tcpdump", "-i", "any", "-B", "16384", "-U", "-w", str(capture)
-    )
+    dump = node.start(node.name, "tcpdump", "-i", "any", "-B", "16384", "-U", "-w", str(capture))
     assert dump.stderr is not None
     while b"listening on" not in (line := dump.stderr.readline()):
         assert line, "tcpdump ended"
