@@ -19,11 +19,11 @@ from knp_py.replay.runner import Record, Replay
 ETHERNET, ODD = 1, 147
 
 
-def new_replay(**settings: runner.OddLink) -> Replay:
+def new_replay(odd_link: runner.OddLink | None = None) -> Replay:
     names = DomainCache()
     path = Datapath(PolicyEngine(names), DnsSnooper(names, trust=parse_trust("auto")))
     path.load(snapshot_of([pod("x/a", "10.0.0.1")]))
-    return Replay(path, **settings)
+    return Replay(path, odd_link=odd_link)
 
 
 def datagram(seconds: float, sport: int) -> Record:
