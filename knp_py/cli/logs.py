@@ -38,7 +38,7 @@ from knp_py.verdicts.words import connection_text, record_text
 
 EXAMPLES = """\
 knp logs verdicts.jsonl --verdict deny
-kubectl logs -n kube-system ds/knp | knp logs --summary -
+kubectl logs -n kube-system ds/kube-network-policies | knp logs -
 kubectl logs -n kube-system -l app=kube-network-policies --prefix -f | \\
   knp logs -f --verdict deny -
 knp logs /var/log/knp/verdicts.log -f --pod 'shop/web-*' -o compact

@@ -43,7 +43,7 @@ EXAMPLES = """\
 knp eval --manifests policies/ --from shop/web --to github.com
 knp replay capture.pcap --manifests policies/ --verdict deny
 knp lint policies/
-kubectl logs -n kube-system ds/knp | knp logs --summary -
+kubectl logs -n kube-system ds/kube-network-policies | knp logs --summary -
 """
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -134,6 +134,9 @@ def _conclude(results: Sequence[Result], junit: str, *, tell: bool) -> int:
         for problem in (*result.problems, *(check.problem for check in result.checks)):
             if problem is not None:
                 note(clean(str(problem)))
+    if not total.expectations:
+        note("nothing was expected, so nothing was checked: give a step an expect list")
+        return 2
     return 2 if total.errors else 1 if total.unmet else 0
 
 

@@ -55,6 +55,11 @@ class AddressBook:
             self.endpoints[address] = Endpoint(pod, identity(pod), self._ports(pod.ports))
         self._touched.clear()
 
+    def owner(self, address: int) -> Pod | None:
+        """The pod that an address resolves to, once settled."""
+        end = self.endpoints.get(address)
+        return None if end is None else end.pod
+
     def _ports(self, ports: tuple[ContainerPort, ...]) -> _PortMap:
         """Shared by all pods with equal ports: a Deployment's are all alike."""
         found = self._port_maps.get(ports)

@@ -240,8 +240,13 @@ class Datapath:
 
     def _forward(self, now: float) -> float:
         """Time for names: a packet that comes a little late does not revive what has ended."""
-        if now >= self._clock or self._clock - now > MAX_DISORDER:
-            self._clock = now  # far back: another capture, or the packet before was from nowhere
+        if now >= self._clock:
+            self._clock = now
+        elif self._clock - now > MAX_DISORDER:
+            # Another capture, or the packet before was from nowhere. Whatever was learned by
+            # the other time has no end in this one.
+            self._clock = now
+            self.engine.names.clear()
         return self._clock
 
     def _learn_raw(self, side: Side, data: bytes, offset: int, packet: Packet) -> None:
@@ -363,6 +368,12 @@ class Datapath:
             if pod is None or flow.decision.verdict is not Verdict.ALLOW:
                 return
             server = flow.key.dst
+            if flow.service is not None and server not in flow.service.cluster_ips:
+                # Anybody may claim any external address in a Service: who answers there is
+                # the pod behind it, not the resolver that the spec means.
+                if not side.original:
+                    self.snooper.unsolicited("untrusted", pod, server, packet.payload, now)
+                return
             if packet.protocol == Proto.TCP:
                 self.snooper.segment(
                     flow.key,

@@ -60,6 +60,10 @@ class Names(Protocol):
         """Every name learned for the address, whether a policy wants it or not."""
         ...
 
+    def clear(self) -> None:
+        """Forget every name."""
+        ...
+
     def set_patterns(self, patterns: frozenset[str]) -> None:
         """The patterns that policies have from now on."""
         ...
@@ -77,6 +81,9 @@ class NoNames:
     def names(self, pod: Pod, address: int, now: float) -> tuple[str, ...]:  # noqa: ARG002
         """Nothing."""
         return ()
+
+    def clear(self) -> None:
+        """Nothing to forget."""
 
     def set_patterns(self, patterns: frozenset[str]) -> None:
         """Ignored."""

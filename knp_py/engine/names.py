@@ -142,6 +142,11 @@ class DomainCache:
             client.clear()
             self.version += 1
 
+    def clear(self) -> None:
+        """Drop all that any pod learned."""
+        for uid in list(self._clients):
+            self.forget(uid)
+
     def dump(self, now: float) -> list[SavedName]:
         """All that is valid at ``now`` as plain values, soonest expiry first."""
         saved = [

@@ -379,7 +379,9 @@ class ClusterState:
         if policies:
             self._patterns = name_patterns(self._cluster_policies.values())
         if pods or services:
-            self._cluster_resolvers = cluster_resolvers(self._dns_pods.values(), self._services)
+            self._cluster_resolvers = cluster_resolvers(
+                self._dns_pods.values(), self._services, self._addresses.owner
+            )
         clashes = self._addresses.clashes
         return Snapshot(
             generation=self._generation,

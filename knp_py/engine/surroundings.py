@@ -1,6 +1,6 @@
 """What is around the pods: nodes, Services, the cluster's resolvers."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from knp_py.engine.identities import NodeSelectorTable
 from knp_py.model.net import parse_address, parse_cidr, subtract
@@ -46,19 +46,31 @@ def network_bounds(nodes: dict[str, Node]) -> tuple[int, ...]:
 
 
 def service_ends(services: dict[str, Service]) -> dict[int, Service]:
-    """Addresses of Services, which policy never sees, to the Service."""
-    return {
-        address: service
-        for _, service in sorted(services.items())
-        for address in (*service.cluster_ips, *service.external_ips)
-    }
+    """Addresses of Services, which policy never sees, to the Service.
+
+    Anybody may claim any external address in a Service: a ClusterIP, which the API server
+    hands out, comes first.
+    """
+    found: dict[int, Service] = {}
+    for _, service in sorted(services.items()):
+        for address in service.external_ips:
+            found.setdefault(address, service)
+    for service in services.values():
+        found.update(dict.fromkeys(service.cluster_ips, service))
+    return found
 
 
-def cluster_resolvers(dns_pods: Iterable[Pod], services: dict[str, Service]) -> frozenset[int]:
-    """Addresses that pods of dnsPolicy ClusterFirst ask (semantics §6)."""
+def cluster_resolvers(
+    dns_pods: Iterable[Pod], services: dict[str, Service], owner: Callable[[int], Pod | None]
+) -> frozenset[int]:
+    """Addresses that pods of dnsPolicy ClusterFirst ask (semantics §6).
+
+    ``owner`` is the pod an address resolves to: one that has passed on to another pod is no
+    resolver's any more.
+    """
     found = {NODE_LOCAL_DNS}
     for pod in dns_pods:
-        found.update(pod.ips)
+        found.update(address for address in pod.ips if owner(address) is pod)
     service = services.get(DNS_SERVICE)
     if service is not None:
         found.update(service.cluster_ips)

@@ -10,6 +10,7 @@ from helpers.builders import (
     cnp,
     deny,
     domains,
+    ip_block,
     netpol,
     networks,
     node,
@@ -460,3 +461,52 @@ def test_a_late_packet_does_not_revive_a_name() -> None:
     wire.send(query)
     wire.send(answer(query))
     assert connect(wire, sport=6).decision.verdict is Verdict.ALLOW
+
+
+def test_time_that_jumps_back_forgets_every_name() -> None:
+    wire = Wire([ONLY_NAME])
+    query = ask()
+    wire.send(query)
+    wire.send(answer(query, ttl=30))
+    wire.send(udp(B, OUT, 1, 2), after=3600)
+    wire.now -= 3599
+    assert connect(wire).decision.verdict is Verdict.DENY
+
+
+def test_an_address_that_passed_on_to_another_pod_is_no_resolver() -> None:
+    thief = pod("y/thief", DNS_POD, created="2026-02-01T00:00:00Z")
+    anything = cnp("open", subject=pods(select({"app": "a"})), egress=[
+        accept(domains("www.example.com"), ports=[tcp(443)]),
+        accept(ip_block(f"{DNS_POD}/32")),
+        deny(networks("0.0.0.0/0")),
+    ])  # fmt: skip
+    wire = Wire([thief, anything])
+    query = ask()
+    wire.send(query)
+    wire.send(answer(query))
+    assert wire.snooper.counts["untrusted"] == 1
+    assert connect(wire).decision.verdict is Verdict.DENY
+
+
+@pytest.mark.parametrize("resolve", [False, True])
+def test_a_service_that_claims_a_resolvers_address_teaches_nothing(resolve: bool) -> None:
+    asker = pod("x/a", A, labels={"app": "a"}, dns_policy="None", nameservers=["8.8.8.8"])
+    claim = service("y/claim", selector={"app": "b"}, port=53, protocol="UDP",
+                    external_ips=["8.8.8.8"])  # fmt: skip
+    rules = [accept(domains("www.example.com")), accept(pods()), accept(networks("8.8.8.8/32")),
+             deny(networks("0.0.0.0/0"))]  # fmt: skip
+    wire = Wire([asker, claim, cnp("p", egress=rules)], resolve_services=resolve)
+    query = ask("8.8.8.8")
+    assert wire.send(query).decision.verdict is Verdict.ALLOW
+    wire.send(answer(query))
+    assert wire.snooper.counts["untrusted"] == 1
+    assert connect(wire).decision.verdict is Verdict.DENY
+
+
+def test_a_cluster_ip_cannot_be_claimed_by_an_external_one() -> None:
+    own = service("kube-system/kube-dns", VIP, selector={"k8s-app": "kube-dns"}, port=53)
+    claim = service("y/zz", selector={"app": "b"}, external_ips=[VIP])
+    for objects in ([own, claim], [claim, own]):
+        found = Wire(objects).path.engine.snapshot.service_at(address(VIP))
+        assert found is not None
+        assert found.key == "kube-system/kube-dns"
