@@ -7,7 +7,6 @@ addresses with protocol ``unknown``, and what has no readable IP header is count
 
 import struct
 from collections import Counter
-from typing import Protocol
 
 from knp_py.engine.evaluate import PolicyEngine
 from knp_py.engine.flows import (
@@ -26,10 +25,11 @@ from knp_py.engine.flows import (
 )
 from knp_py.engine.services import Backend, backends
 from knp_py.engine.snapshot import Snapshot
+from knp_py.engine.snoop import DnsSnooper
 from knp_py.errors import PacketError
 from knp_py.model.decision import Decision, Ruling, Verdict
 from knp_py.model.net import is_v4
-from knp_py.model.objects import Pod, Service
+from knp_py.model.objects import Service
 from knp_py.model.packet import RST, SYN, Packet, Proto
 from knp_py.model.policy import Direction, Tier
 from knp_py.wire.fragments import Reassembler
@@ -59,47 +59,6 @@ _V6_ROAD = struct.Struct(">B3xHBx36s9xB").unpack_from
 _REFUSED = frozenset({"overlap", "contradiction", "too long"})
 
 
-class Snooper(Protocol):
-    """What the datapath tells of DNS; `engine.snoop` learns from it."""
-
-    def load(self, snapshot: Snapshot) -> None:
-        """Judge resolvers by this snapshot from now on."""
-        ...
-
-    def query(self, flow: FlowKey, pod: Pod, server: int, payload: bytes, now: float) -> None:
-        """A datagram that a pod sends to a server's port 53, which policy allowed."""
-        ...
-
-    def answer(self, flow: FlowKey, pod: Pod, server: int, payload: bytes, now: float) -> None:
-        """A datagram in the reply direction of such a flow."""
-        ...
-
-    def segment(
-        self,
-        flow: FlowKey,
-        pod: Pod,
-        server: int,
-        *,
-        from_server: bool,
-        seq: int,
-        flags: int,
-        payload: bytes,
-        now: float,
-    ) -> None:
-        """A TCP segment of either direction of such a flow."""
-        ...
-
-    def unsolicited(
-        self, reason: str, pod: Pod | None, server: int, payload: bytes, now: float
-    ) -> None:
-        """A datagram from port 53 that answers nothing: it teaches nothing either."""
-        ...
-
-    def forget(self, flow: FlowKey) -> None:
-        """The flow has ended."""
-        ...
-
-
 class Datapath:
     """Packets of a capture in, connections with their decisions out.
 
@@ -113,7 +72,7 @@ class Datapath:
     def __init__(
         self,
         engine: PolicyEngine,
-        snooper: Snooper,
+        snooper: DnsSnooper,
         *,
         judge_midstream: bool = False,
         assume_queried: bool = False,

@@ -122,4 +122,4 @@ def _reason(version: str, kind: str) -> tuple[int, str]:
     if kind.removesuffix("List").endswith("NetworkPolicy") or kind in _OTHER_POLICIES:
         return 1, "is another product's policy: it is not judged, and verdicts leave it out"
     hint = did_you_mean(kind, KINDS) if group in _GROUPS else ""
-    return 2, f"has this kind, which network policy does not read; ignored{hint}"
+    return 2, f"kind, which policy does not depend on; ignored{hint}"

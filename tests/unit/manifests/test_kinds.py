@@ -25,7 +25,7 @@ def test_kinds_that_are_not_read_are_counted() -> None:
     assert not result.problems
     assert not result.objects
     policy = "is another product's policy: it is not judged, and verdicts leave it out"
-    ignored = "has this kind, which network policy does not read; ignored"
+    ignored = "kind, which policy does not depend on; ignored"
     assert lines(result.warnings) == [
         (
             "ClusterNetworkPolicy old: policy.networking.k8s.io/v1alpha1 is not read for "
