@@ -11,6 +11,7 @@ from knp_py.adapters.scenarios import find_scenarios, read_manifests, write_text
 from knp_py.cli.cluster import WARNINGS_SHOWN
 from knp_py.cli.options import FqdnScope, Output, OutputFormat, Scope, TrustedResolvers
 from knp_py.cli.render import (
+    WIDTH,
     Cell,
     Column,
     Documents,
@@ -172,16 +173,23 @@ def _print_result(result: Result) -> None:
         for check in step.checks:
             each, outcome = check.expectation, check.outcome
             ends = f"{each.source.text} → {each.destination}"
+            rest = ""
+            if len(ends) > WIDTH - _INDENT:
+                ends, rest = each.source.text, f"→ {each.destination}"
             if outcome is None:
                 message = "" if check.problem is None else check.problem.message
                 table.row(Cell("ERR", "error"), "", ends)
+                if rest:
+                    print_wrapped(rest, _INDENT)
                 print_wrapped(message, _INDENT, style="error")
                 continue
             mark = Cell("ok", "allow") if check.met else Cell("FAIL", "error")
             table.row(mark, verdict_cell(outcome.verdict.value), ends)
+            if rest:
+                print_wrapped(rest, _INDENT)
             print_wrapped(outcome_text(each, outcome), _INDENT, style="dim")
             for line in _details(check):
-                print(f"{' ' * _INDENT}{clean(line)}")
+                print_wrapped(line, _INDENT)
     print()
 
 
