@@ -1,5 +1,7 @@
 """``allowed.pcap`` and ``denied.pcap``: a capture sorted by verdict, for Wireshark."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,8 +26,9 @@ class VerdictFiles:
     packets whose time does not fit and was cut to what does.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, inputs: Iterable[str] = ()) -> None:
         self._directory = Path(directory)
+        self._inputs = [Path(name) for name in inputs]
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -34,6 +37,8 @@ class VerdictFiles:
         self._first_link: int | None = None
         self.unknown = 0
         self.out_of_range = 0
+        for name in _NAMES.values():
+            self._refuse_input(self._directory / f"{name}.pcap")
 
     def __enter__(self) -> Self:
         return self
@@ -44,15 +49,18 @@ class VerdictFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for verdict in _NAMES:
-            self._writer(verdict, self._first_link if self._first_link is not None else _ETHERNET)
-        for writer in self._writers.values():
-            if not writer.header_present:
-                writer.write_header(None)
-            writer.close()
+        link = self._first_link if self._first_link is not None else _ETHERNET
+        with self._own_errors(), ExitStack() as open_files:
+            for verdict in _NAMES:
+                self._writer(verdict, link)
+            for writer in self._writers.values():
+                open_files.callback(writer.close)
+            for writer in self._writers.values():
+                if not writer.header_present:
+                    writer.write_header(None)
 
     def write(self, verdict: Verdict, record: Record) -> None:
-        """One packet of a connection with this verdict."""
+        """One packet of a connection with this verdict. Raises ``InputError``."""
         ts, link, data, length = record
         if self._first_link is None:
             self._first_link = link
@@ -63,10 +71,11 @@ class VerdictFiles:
             ts = min(max(ts, 0), _LATEST)
             self.out_of_range += 1
         seconds, fraction = divmod(ts, 1_000_000_000)
-        writer = self._writer(verdict, link)
-        if not writer.header_present:
-            writer.write_header(None)
-        writer.write_packet(data, sec=seconds, usec=fraction, wirelen=length)
+        with self._own_errors():
+            writer = self._writer(verdict, link)
+            if not writer.header_present:
+                writer.write_header(None)
+            writer.write_packet(data, sec=seconds, usec=fraction, wirelen=length)
 
     def _writer(self, verdict: Verdict, link: int) -> RawPcapWriter:
         writer = self._writers.get((verdict, link))
@@ -75,9 +84,19 @@ class VerdictFiles:
             if self._first_link not in {None, link}:
                 name += f".link-{link}"
             path = self._directory / f"{name}.pcap"
-            try:
-                writer = RawPcapWriter(str(path), linktype=link, nano=True, snaplen=262_144)
-            except OSError as error:
-                raise InputError(f"{path}: {error.strerror}") from error
+            self._refuse_input(path)
+            writer = RawPcapWriter(str(path), linktype=link, nano=True, snaplen=262_144)
             self._writers[verdict, link] = writer
         return writer
+
+    def _refuse_input(self, path: Path) -> None:
+        """Opening a capture for writing would empty it while it is being read."""
+        if path.exists() and any(i.exists() and i.samefile(path) for i in self._inputs):
+            raise InputError(f"--write would overwrite {path}, which is being judged")
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"--write {self._directory}: {error.strerror or error}") from None

@@ -7,7 +7,7 @@ judged and printed; a second Ctrl-C ends knp as usual.
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from knp_py.adapters.captures import ByteStream
 
@@ -18,9 +18,10 @@ class InterruptibleInput:
     def __init__(self) -> None:
         self.interrupted = False
         self._reading = False
+        self._before: Any = signal.default_int_handler
 
     def __enter__(self) -> Self:
-        signal.signal(signal.SIGINT, self._interrupt)
+        self._before = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(
@@ -29,7 +30,7 @@ class InterruptibleInput:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, self._before)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self.interrupted = True

@@ -158,7 +158,7 @@ def command(
         # Here, because it imports scapy, which costs more than most replays.
         from knp_py.adapters.verdict_files import VerdictFiles  # noqa: PLC0415
 
-        files = stack.enter_context(VerdictFiles(write))
+        files = stack.enter_context(VerdictFiles(write, captures))
         placing = Placing(lambda flow, record: files.write(flow.decision.verdict, record))
         _judge(
             before,
@@ -172,7 +172,7 @@ def command(
         )
         placing.finish()
         if files.unknown:
-            note(f"{files.unknown:,} packets have no verdict (midstream) and are in neither file")
+            note(f"{files.unknown:,} packets of unknown verdict are in neither file")
         if files.out_of_range:
             note(f"{files.out_of_range:,} packet times do not fit a pcap file and were cut")
         if placing.unplaced:
@@ -254,9 +254,13 @@ def _judge(
             if not quiet and (verdict is None or flow.decision.verdict.value == verdict.value):
                 printer.connection(flow)
 
-        for flow in replay.run(records, _as_they_begin(show, on_packet) if live else on_packet):
+        shown: set[int] = set()
+        watch = _as_they_begin(show, shown, on_packet) if live else on_packet
+        for flow in replay.run(records, watch):
             side.tally.add(flow)
-            if not live:
+            if flow.number in shown:
+                shown.remove(flow.number)
+            else:
                 show(flow)
     _refuse_nothing(replay, problems)
     summary = side.tally.summary(replay, side.snooper.counts, problems)
@@ -277,14 +281,21 @@ def _refuse_nothing(replay: Replay, problems: list[str]) -> None:
         raise CaptureError(problems[0])
 
 
-def _as_they_begin(show: Callable[[Flow], None], on_packet: OnPacket | None) -> OnPacket:
-    """For a capture that streams in: a verdict is shown when it is made, not when it ends."""
+def _as_they_begin(
+    show: Callable[[Flow], None], shown: set[int], on_packet: OnPacket | None
+) -> OnPacket:
+    """For a capture that streams in: a verdict is shown when it is made, not when it ends.
+
+    A connection that begins without a packet of its own (half a datagram) is not in
+    ``shown`` afterwards.
+    """
     newest = 0
 
     def packet(flow: Flow | None, record: Record) -> None:
         nonlocal newest
         if flow is not None and flow.number > newest:
             newest = flow.number
+            shown.add(flow.number)
             show(flow)
             sys.stdout.flush()
         if on_packet is not None:

@@ -264,9 +264,9 @@ def _rest(summary: Summary, out: IO[str]) -> None:
     ):
         if counts:
             _say(f"{title}: " + ", ".join(f"{k} {n:,}" for k, n in counts.items()), out)
-    if summary.verdicts["unknown"]:
+    if summary.midstream:
         _say(
-            "Unknown: the capture lacks the beginning of these TCP connections"
+            f"Midstream: the capture lacks the beginning of {summary.midstream:,} TCP connections"
             " (--judge-midstream judges them as if they began there)",
             out,
         )

@@ -69,6 +69,9 @@ def bar(label: str, total: int | None, unit: str) -> Iterator[Bar]:
         TimeElapsedColumn(),
         console=Console(stderr=True, no_color=not colours(sys.stderr)),
         transient=True,
+        # Results go to standard output whatever becomes of the bar; rich would take them.
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
     with bars:
         yield Bar(bars, bars.add_task(label, total=total))

@@ -54,6 +54,10 @@ class AddressBook:
                 )
             self.endpoints[address] = Endpoint(pod, identity(pod), self._ports(pod.ports))
         self._touched.clear()
+        if len(self._port_maps) > 2 * len(self.endpoints) + 1024:
+            # Pods come and go, and so do the port names that their authors choose.
+            used = {end.pod.ports for end in self.endpoints.values()}
+            self._port_maps = {ports: m for ports, m in self._port_maps.items() if ports in used}
 
     def owner(self, address: int) -> Pod | None:
         """The pod that an address resolves to, once settled."""

@@ -36,6 +36,7 @@ from knp_py.wire.fragments import Reassembler
 from knp_py.wire.packet import parse_ip
 
 DNS_PORT = 53
+_MOST_BACKENDS = 4096
 MAX_DISORDER = 60.0  # seconds that packets may be out of order
 MIDSTREAM = "midstream: the capture does not hold the connection's beginning"
 # Neighbour and router discovery (RFC 4861) and multicast listener discovery (RFC 2710,
@@ -87,6 +88,7 @@ class Datapath:
         self.unreadable: Counter[str] = Counter()
         self.unparsed: Counter[str] = Counter()
         self._clock = float("-inf")
+        self._behind: dict[tuple[str, int, int, bool], tuple[Backend, ...]] = {}
         self._judge_midstream = judge_midstream
         self._assume_queried = assume_queried
         self._resolve_services = resolve_services
@@ -94,6 +96,7 @@ class Datapath:
     def load(self, snapshot: Snapshot) -> None:
         """Judge new connections by this snapshot from now on."""
         self.engine.load(snapshot)
+        self._behind.clear()
         self.snooper.load(snapshot)
 
     def finish(self) -> None:
@@ -122,7 +125,7 @@ class Datapath:
                         side = self._quick4[protocol].get(tuple_)
                 elif first >> 4 == 6:
                     _, size, protocol, tuple_, flags = _V6_ROAD(data, offset)
-                    size += 40
+                    size = size and size + 40
                     side = self._quick6[protocol].get(tuple_)
                 if side is not None:
                     flow = side.flow
@@ -153,6 +156,7 @@ class Datapath:
         except PacketError as error:
             self.unreadable[str(error)] += 1
             return None
+        self._forward(now)
         return self._take(packet, data, offset, vlan, now, parts)
 
     def _judge_incomplete(self, now: float) -> None:
@@ -174,7 +178,6 @@ class Datapath:
         self, packet: Packet, data: bytes, offset: int, vlan: int, now: float, parts: int
     ) -> Flow:
         """A packet that came in ``parts`` to its flow; begins the flow when there is none."""
-        clock = self._forward(now)
         if packet.problem is not None:
             self.unparsed[packet.problem] += 1
         if DNS_PORT in {packet.sport, packet.dport}:
@@ -192,12 +195,12 @@ class Datapath:
         flow.last = max(flow.last, now)
         dns = DNS_PORT in {packet.sport, packet.dport}
         if packet.payload or (dns and packet.flags & SYN):
-            self._dns(side, packet, clock)  # a SYN says where the stream of messages begins
+            self._dns(side, packet, self._clock)  # a SYN says where the stream of messages begins
         elif not vlan and parts == 1 and not dns:
             self._learn_raw(side, data, offset, packet)
         return flow
 
-    def _forward(self, now: float) -> float:
+    def _forward(self, now: float) -> None:
         """Time for names: a packet that comes a little late does not revive what has ended."""
         if now >= self._clock:
             self._clock = now
@@ -206,27 +209,18 @@ class Datapath:
             # the other time has no end in this one.
             self._clock = now
             self.engine.names.clear()
-        return self._clock
+            self._judge_incomplete(float("inf"))
 
     def _learn_raw(self, side: Side, data: bytes, offset: int, packet: Packet) -> None:
         protocol = packet.protocol
         if protocol not in {Proto.TCP, Proto.UDP} or packet.inner is not None:
             return
-        if protocol == Proto.UDP and side.flow.reply.packets == 0:
-            return  # the first reply lengthens the time-out, on the long road
-        if protocol == Proto.TCP and side.flow.idle != TCP_ESTABLISHED:
-            return
-        # Both ways at once: the other end's packets carry the tuple turned round.
-        flow = side.flow
-        other = flow.reply if side.original else flow.original
+        if not side.original and not side.flow.answered:
+            return  # the answer is still to be noticed, on the long road
         if data[offset] == 0x45:
-            raw = data[offset + 12 : offset + 24]
-            self.flows.remember_raw(side, 4, raw)
-            self.flows.remember_raw(other, 4, raw[4:8] + raw[:4] + raw[10:] + raw[8:10])
+            self.flows.remember_raw(side, 4, data[offset + 12 : offset + 24])
         elif data[offset] >> 4 == 6 and data[offset + 6] == protocol:
-            raw = data[offset + 8 : offset + 44]
-            self.flows.remember_raw(side, 6, raw)
-            self.flows.remember_raw(other, 6, raw[16:32] + raw[:16] + raw[34:] + raw[32:34])
+            self.flows.remember_raw(side, 6, data[offset + 8 : offset + 44])
 
     def _side(self, packet: Packet, vlan: int, now: float) -> Side:
         """The side of the flow a packet belongs to; begins the flow when there is none."""
@@ -244,12 +238,7 @@ class Datapath:
             if not opens or not tcp_replaces(side.flow, packet):
                 return side
             flows.end(side.flow)
-        if (
-            self._assume_queried
-            and packet.protocol == Proto.UDP
-            and packet.sport == DNS_PORT
-            and self.engine.snapshot.pod_at(packet.dst) is not None
-        ):
+        if self._assume_queried and packet.protocol == Proto.UDP and packet.sport == DNS_PORT:
             swapped = packet._replace(
                 src=packet.dst, dst=packet.src, sport=packet.dport, dport=packet.sport
             )
@@ -283,17 +272,25 @@ class Datapath:
             self._judge_service(flow, packet, flow.service, self._clock)
         return flow
 
+    def _backends(self, service: Service, packet: Packet) -> tuple[Backend, ...]:
+        """Looked up once for all connections to a port: it takes a look at every pod."""
+        v4 = is_v4(packet.dst)
+        key = (service.key, packet.protocol, packet.dport, v4)
+        found = self._behind.get(key)
+        if found is None:
+            found = backends(
+                self.engine.snapshot, service, protocol=packet.protocol, port=packet.dport, v4=v4
+            )
+            if len(self._behind) >= _MOST_BACKENDS:
+                self._behind.clear()  # somebody goes through all ports
+            self._behind[key] = found
+        return found
+
     def _judge_service(self, flow: Flow, packet: Packet, service: Service, now: float) -> None:
         """A packet on its way to a Service: its backends are what policy will see."""
         found: tuple[Backend, ...] = ()
         if self._resolve_services:
-            found = backends(
-                self.engine.snapshot,
-                service,
-                protocol=packet.protocol,
-                port=packet.dport,
-                v4=is_v4(packet.dst),
-            )
+            found = self._backends(service, packet)
         if not found:
             flow.decision = self.engine.evaluate(packet, now=now)
             flow.note = (

@@ -27,6 +27,7 @@ SCTP_ESTABLISHED = 210.0
 ICMP = 30.0
 GENERIC = 600.0
 
+SWEEP_EVERY = 10.0
 MAX_FLOWS = 131_072  # about 100 MB; beyond it the longest silent connection is given up
 
 
@@ -66,13 +67,14 @@ _ICMP_ANSWERS: dict[int, dict[int, int]] = {
 class Side:
     """One direction of a flow: the counters that every packet touches."""
 
-    __slots__ = ("bytes", "flow", "original", "packets")
+    __slots__ = ("bytes", "flow", "original", "packets", "raw")
 
     def __init__(self, flow: "Flow", *, original: bool) -> None:
         self.flow = flow
         self.original = original
         self.packets = 0
         self.bytes = 0
+        self.raw = b""  # its tuple's bytes, once the datapath may find it by them
 
 
 class Flow:
@@ -102,7 +104,6 @@ class Flow:
         "number",
         "original",
         "pod",
-        "quick",
         "reply",
         "service",
         "target",
@@ -126,7 +127,6 @@ class Flow:
         self.service: Service | None = None
         self.original = Side(self, original=True)
         self.reply = Side(self, original=False)
-        self.quick: list[tuple[int, bytes]] = []
 
     @property
     def packets(self) -> int:
@@ -182,7 +182,8 @@ class FlowTable:
 
     def begin(self, key: FlowKey, now: float) -> Flow:
         """A new flow; the caller sets its decision. Makes room when the table is full."""
-        if now >= self._next_sweep:
+        # Far before it: one packet from the future must not stop the sweeping.
+        if now >= self._next_sweep or now < self._next_sweep - 2 * SWEEP_EVERY:
             self.expire(now)
         if len(self._flows) >= self._max:
             self._make_room()
@@ -200,10 +201,10 @@ class FlowTable:
             side = self._sides.get(key)
             if side is not None and side.flow is flow:
                 del self._sides[key]
-        for version, raw in flow.quick:
-            tables = self.quick4 if version == 4 else self.quick6
-            tables[flow.key.protocol].pop(raw, None)
-        flow.quick.clear()
+        for side in (flow.original, flow.reply):
+            if side.raw:
+                tables = self.quick4 if len(side.raw) == 12 else self.quick6
+                tables[flow.key.protocol].pop(side.raw, None)
         # No table leads to its sides any more. Without the way back from them the flow is
         # freed when it has been reported, not when somebody looks for cycles.
         del flow.original.flow, flow.reply.flow
@@ -213,7 +214,7 @@ class FlowTable:
 
     def expire(self, now: float) -> None:
         """End every flow that has been silent too long; at most about every ten seconds."""
-        self._next_sweep = now + 10.0
+        self._next_sweep = now + SWEEP_EVERY
         for flow in [f for f in self._flows.values() if now - f.last > f.idle]:
             self.end(flow)
 
@@ -231,9 +232,11 @@ class FlowTable:
 
     def remember_raw(self, side: Side, version: int, raw: bytes) -> None:
         """Let the datapath find this side by raw header bytes from now on."""
+        if side.raw:
+            return
         tables = self.quick4 if version == 4 else self.quick6
         tables[side.flow.key.protocol][raw] = side
-        side.flow.quick.append((version, raw))
+        side.raw = raw
 
 
 def _quick_tables() -> tuple[dict[bytes, Side], ...]:

@@ -156,6 +156,8 @@ class ClusterState:
         self._dirty_namespaces.add(name)
         _put(self._namespaces, name, namespace, gone=gone)
         if gone:
+            if name not in self._pods_in:
+                self._terminating.discard(name)
             return  # its pods may outlive it: each kind has a watch of its own
         if namespace.terminating:
             self._terminating.add(name)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from knp_py.engine.flows import Flow
 from knp_py.errors import PacketError
 from knp_py.model.net import is_v4
+from knp_py.wire.fragments import TIMEOUT
 from knp_py.wire.link import locate
 from knp_py.wire.packet import parse_ip
 
@@ -45,7 +46,10 @@ class Placing:
             return
         earlier = self._held.pop(key, [])
         self._count -= len(earlier)
-        for each in (*earlier, record):
+        # The same identification again, after the reassembler has given the first datagram up.
+        stale = [each for each in earlier if record[0] - each[0] > TIMEOUT * 1_000_000_000]
+        self.unplaced += len(stale)
+        for each in (*earlier[len(stale) :], record):
             self._place(flow, each)
 
     def finish(self) -> None:

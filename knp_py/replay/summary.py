@@ -25,7 +25,8 @@ class Summary(msgspec.Struct):
     """The counts of one replay; ``seconds`` is packet time from first to last.
 
     ``pod_connections`` are those with a pod at either end, ``service_connections`` those to
-    a Service's address, before destination NAT; ``skipped`` counts frames
+    a Service's address, before destination NAT, ``midstream`` those unknown because the
+    capture lacks their beginning; ``skipped`` counts frames
     without IP, ``unreadable`` packets without a readable IP header, ``unparsed`` those
     judged on their addresses alone; ``evicted`` connections were given up early.
     """
@@ -36,6 +37,7 @@ class Summary(msgspec.Struct):
     pod_connections: int
     service_connections: int
     denied_but_answered: int
+    midstream: int
     verdicts: dict[str, int]
     deciders: list[DeciderCount]
     skipped: dict[str, int]
@@ -57,6 +59,7 @@ class Tally:
         self._pods = 0
         self._services = 0
         self._answered = 0
+        self._midstream = 0
 
     def add(self, flow: Flow) -> None:
         """One more connection."""
@@ -67,6 +70,8 @@ class Tally:
             self._pods += 1
         if flow.service is not None:
             self._services += 1
+        if decision.verdict is Verdict.UNKNOWN and flow.midstream:
+            self._midstream += 1
         if decision.verdict is Verdict.DENY and flow.answered:
             self._answered += 1
         # A ruling is one object for all its decisions, so its identity is a good key; the
@@ -102,6 +107,7 @@ class Tally:
             pod_connections=self._pods,
             service_connections=self._services,
             denied_but_answered=self._answered,
+            midstream=self._midstream,
             verdicts=dict(self._verdicts),
             deciders=self._merged(),
             skipped=_sorted(replay.skipped),

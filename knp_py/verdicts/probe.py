@@ -178,13 +178,15 @@ class Prober:
 
     def _port(self, port: int | str | None, protocol: str, destination: Place) -> int | None:
         if protocol not in _PORTED:
-            if port:
+            if port is not None:
                 raise ProbeError(f"port: {protocol} has no ports")
             return None
         if port is None:
             return DEFAULT_PORT
         if isinstance(port, str) and not (port.isascii() and port.isdigit()):
             return _named_port(port, protocol, destination.pod)
+        if isinstance(port, str) and len(port) > 5:
+            raise ProbeError("port: more than five digits is not between 0 and 65535")
         number = int(port)
         if not 0 <= number <= 65535:
             raise ProbeError(f"port: {number} is not between 0 and 65535")

@@ -43,8 +43,7 @@ class Incomplete(NamedTuple):
     """A datagram that never became whole, as ``expire`` hands it out.
 
     ``first`` is the beginning of its first fragment, IP header included, or of the one that
-    came first if that never came; ``b""`` if the datagram was refused. ``reason`` is a key of
-    ``Reassembler.counts``.
+    came first if that never came. ``reason`` is a key of ``Reassembler.counts``.
     """
 
     first: bytes
@@ -89,8 +88,8 @@ class Reassembler:
 
     ``counts`` says what became of datagrams (``reassembled``, ``timeout``, ``no room``,
     ``overlap``, ``contradiction``, ``too long``) and of single fragments (``duplicate``,
-    ``trimmed``, ``odd length``, ``unreadable``). Overlaps: an IPv6 datagram is lost
-    (RFC 5722), in IPv4 what came first stays.
+    ``odd length``, ``unreadable``). An overlap loses the whole datagram, in IPv6 (RFC 5722) as
+    in IPv4 (Linux since 4.19); in IPv4 a fragment that brings nothing new does no harm.
     """
 
     def __init__(
@@ -180,9 +179,7 @@ class Reassembler:
                 return "overlap"
             self.counts["duplicate"] += 1
         elif gaps != [(start, end)]:
-            if fragment.key[-1] == 6:
-                return "overlap"
-            self.counts["trimmed"] += 1
+            return "overlap"
         for gap_start, gap_end in gaps:
             payload = fragment.payload[gap_start - start : gap_end - start]
             insort(pending.pieces, (gap_start, gap_end, payload))

@@ -2,6 +2,10 @@
 
 import gzip
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -219,7 +223,7 @@ def test_write_sorts_the_packets_by_verdict(place: Path) -> None:
     assert [float(p.time) for p in denied] == pytest.approx(
         [float(PACKETS[n].time) for n in (0, 5, 8)]
     )
-    assert "1 packets have no verdict" in ended.err
+    assert "1 packets of unknown verdict" in ended.err
 
 
 def test_write_makes_both_files_even_when_nothing_goes_there(place: Path) -> None:
@@ -363,3 +367,36 @@ def _packet(packet: Packet) -> bytes:
     data = bytes(packet)
     length = len(data).to_bytes(4, "little")
     return length + length + data + bytes(-len(data) % 4)
+
+
+def test_a_bar_on_the_terminal_takes_no_result(place: Path) -> None:
+    """Standard error is a terminal, standard output a file: what a person at a shell has."""
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "knp_py", "replay", str(place / "c.pcap"), "-m",
+            str(place / "cluster.yaml"), "-o", "jsonl"]  # fmt: skip
+    with (place / "out.jsonl").open("wb") as out:
+        subprocess.run(argv, stdout=out, stderr=theirs, check=True, timeout=60)
+    os.close(theirs)
+    os.close(ours)
+    lines = (place / "out.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [1, 2, 3, 4, 5, 6]
+
+
+def test_write_refuses_to_empty_what_it_reads(place: Path) -> None:
+    (place / "allowed.pcap").write_bytes((place / "c.pcap").read_bytes())
+    before = (place / "allowed.pcap").read_bytes()
+    ended = knp("replay", str(place / "allowed.pcap"), "-m", str(place / "cluster.yaml"),
+                "--write", str(place))  # fmt: skip
+    assert ended.code == 2
+    assert "would overwrite" in ended.err
+    assert (place / "allowed.pcap").read_bytes() == before
+
+
+def test_write_to_a_full_disk_is_one_line(place: Path) -> None:
+    (place / "out").mkdir()
+    (place / "out" / "denied.pcap").symlink_to("/dev/full")
+    ended = knp("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"), "--write",
+                str(place / "out"), "--summary")  # fmt: skip
+    assert ended.code == 2
+    assert "No space left on device" in ended.err.splitlines()[-1]
+    assert "Traceback" not in ended.err

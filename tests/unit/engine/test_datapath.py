@@ -510,3 +510,44 @@ def test_a_cluster_ip_cannot_be_claimed_by_an_external_one() -> None:
         found = Wire(objects).path.engine.snapshot.service_at(address(VIP))
         assert found is not None
         assert found.key == "kube-system/kube-dns"
+
+
+def test_half_a_datagram_of_another_pod_costs_nobody_a_name() -> None:
+    wire = Wire([ONLY_NAME])
+    half = bytes(fragment(udp(B, OUT, 1, 2, b"q" * 3000), 1000)[0])
+    wire.pass_on(half)
+    wire.now += 90
+    query = ask()
+    wire.send(query)
+    wire.send(answer(query))
+    wire.pass_on(half, after=10)  # now the first one is overdue
+    assert connect(wire).decision.verdict is Verdict.ALLOW
+
+
+def test_a_busy_connection_costs_no_more_than_a_quiet_one() -> None:
+    wire = Wire([])
+    handshake(wire, A, B, 40000, 80)
+    for n in range(50):
+        wire.send(udp(A, B, 5, 6, b"x"))
+        wire.send(udp(B, A, 6, 5, b"x"))
+        wire.send(tcp_packet(B, A, 80, 40000, "SA", n))
+    assert len(wire.path.flows.quick4[6]) == len(wire.path.flows.quick4[17]) == 2
+
+
+def test_midstream_judged_connections_notice_their_answer() -> None:
+    wire = Wire([netpol("y/closed", select({"app": "b"}), ingress=[])], judge_midstream=True)
+    flow = wire.send(tcp_packet(A, B, 40000, 80, "PA"))
+    wire.send(tcp_packet(B, A, 80, 40000, "PA"))
+    assert flow.decision.verdict is Verdict.DENY
+    assert flow.answered
+
+
+def test_a_packet_from_the_future_does_not_stop_the_sweeping() -> None:
+    wire = Wire([])
+    began = wire.now
+    wire.now = 4e9
+    wire.send(udp(A, OUT, 9, 9))
+    wire.now = began
+    for n in range(300):
+        wire.send(udp(A, OUT, 1000 + n, 9), after=10)
+    assert len(wire.path.flows) < 20

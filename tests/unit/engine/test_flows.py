@@ -62,7 +62,7 @@ def test_sweeping_and_ending_tell_the_listener() -> None:
     table = FlowTable(on_end=lambda flow: told.append(flow.number))
     first = table.begin(KEY, 0.0)
     first.idle = 5.0
-    table.remember_raw(first.original, 4, b"raw")
+    table.remember_raw(first.original, 4, b"r" * 12)
     second = table.begin(KEY._replace(sport=1001), 100.0)
     assert told == [1]
     assert not table.quick4[Proto.TCP]

@@ -287,20 +287,20 @@ def test_a_duplicate_with_other_bytes_is_an_overlap_in_ipv6() -> None:
     assert reassembler.counts == {"overlap": 1}
 
 
-def test_in_ipv4_what_came_first_stays() -> None:
+def test_in_ipv4_what_is_there_already_does_no_harm_and_an_overlap_does() -> None:
     reassembler = Reassembler()
     parts = [
-        part4(16, b"a" * 16),
-        part4(8, b"b" * 32),  # both sides of it
-        part4(8, b"c" * 16),  # nothing new
-        part4(0, b"d" * 64),  # what is left before and behind
-        part4(64, b"e" * 3, more=False),
+        part4(8, b"a" * 32),
+        part4(16, b"c" * 16),  # nothing new
+        part4(0, b"d" * 8),
+        part4(40, b"e" * 3, more=False),
     ]
     (datagram,) = add_all(reassembler, parts)
-    assert datagram.data[20:] == (
-        b"d" * 8 + b"b" * 8 + b"a" * 16 + b"b" * 8 + b"d" * 24 + b"e" * 3
-    )
-    assert reassembler.counts == {"trimmed": 2, "duplicate": 1, "reassembled": 1}
+    assert datagram.data[20:] == b"d" * 8 + b"a" * 32 + b"e" * 3
+    assert reassembler.counts == {"duplicate": 1, "reassembled": 1}
+    reassembler = Reassembler()
+    assert not add_all(reassembler, [part4(8, b"a" * 32), part4(0, b"d" * 16)])
+    assert reassembler.counts == {"overlap": 1}
 
 
 @pytest.mark.parametrize("part", [part4, part6])
