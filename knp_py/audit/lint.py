@@ -59,7 +59,7 @@ def lint(
             "the input is too large",
             "lint parts of it, a namespace or a tier at a time",
         )
-    if not view.policies:
+    if not view.policies and not problems:
         found.overall("no-policies", "no policy in the input", "check the paths")
     return found.sorted()
 

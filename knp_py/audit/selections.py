@@ -237,6 +237,7 @@ def _check_namespaces(view: View, policy: Policy, found: Collector) -> None:
                     path,
                     f"asks for namespace {name}, which the input does not have{hint}",
                     "correct the name, or add the namespace to the input",
+                    severity=Severity.WARNING if hint else None,
                 )
 
 

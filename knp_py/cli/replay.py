@@ -248,7 +248,7 @@ def _judge(
         replay = Replay(
             side.datapath, odd_link=find_ip, on_block=None if bar is None else bar.advance
         )
-        printer = ConnectionPrinter(output, replay)
+        printer = ConnectionPrinter(output, replay, live=live)
 
         def show(flow: Flow) -> None:
             if not quiet and (verdict is None or flow.decision.verdict.value == verdict.value):

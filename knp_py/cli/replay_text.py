@@ -25,7 +25,7 @@ from knp_py.engine.snoop import DnsEvent
 from knp_py.model.decision import Verdict
 from knp_py.model.net import format_address, is_v4
 from knp_py.model.objects import Pod
-from knp_py.model.packet import protocol_name
+from knp_py.model.packet import Proto, protocol_name
 from knp_py.replay.records import flow_record
 from knp_py.replay.runner import Replay
 from knp_py.replay.summary import Summary
@@ -56,9 +56,12 @@ class ConnectionPrinter:
     ``lines_only`` says that standard output holds JSON lines and nothing else.
     """
 
-    def __init__(self, output: OutputFormat, replay: Replay, *, diff: bool = False) -> None:
+    def __init__(
+        self, output: OutputFormat, replay: Replay, *, diff: bool = False, live: bool = False
+    ) -> None:
         self._output = output
         self._replay = replay
+        self._live = live  # nobody can have answered yet
         self._table: StreamTable | None = None
         self.unlisted = 0  # IPv6 housekeeping, which nobody wants in a table
         self._written = 0
@@ -103,7 +106,7 @@ class ConnectionPrinter:
         out = sys.stderr if self.lines_only else sys.stdout
         print(f"{changed:,} of {total:,} connections change their verdict", file=out)
         for problem in problems:
-            print(f"knp: {problem}", file=sys.stderr)
+            print(f"knp: warning: {problem}", file=sys.stderr)
 
     def _open(self) -> None:
         if not self._written:
@@ -144,8 +147,23 @@ class ConnectionPrinter:
         for address in flow.decision.unidentified:
             text = f"{format_address(address)} lies in a pod network and is no known pod's"
             print_wrapped(f"note: {text}", _INDENT)
+        if self._live:
+            return
         if flow.decision.verdict is Verdict.DENY and flow.answered:
             print_wrapped("note: yet it was answered in the capture", _INDENT)
+        if _without_answer(flow):
+            why = "refused (RST)" if flow.refused else "no answer"
+            print_wrapped(f"note: {why} in the capture, which is not policy's doing", _INDENT)
+
+
+def _without_answer(flow: Flow) -> bool:
+    """A connection that policy allows and that came to nothing all the same."""
+    return (
+        flow.decision.verdict is Verdict.ALLOW
+        and flow.key.protocol == Proto.TCP
+        and not flow.midstream
+        and not flow.answered
+    )
 
 
 def connection_text(flow: Flow, snapshot: Snapshot) -> str:
@@ -273,7 +291,7 @@ def _rest(summary: Summary, out: IO[str]) -> None:
     if summary.evicted:
         _say(f"Given up early for want of room: {summary.evicted:,} connections", out)
     for problem in summary.problems:
-        print(f"knp: {problem}", file=sys.stderr)
+        print(f"knp: warning: {problem}", file=sys.stderr)
 
 
 def _say(text: str, out: IO[str]) -> None:

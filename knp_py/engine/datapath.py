@@ -188,8 +188,11 @@ class Datapath:
             tcp_flags(side, packet.flags)
         elif packet.protocol == Proto.UDP and not side.original:
             flow.idle = UDP_STREAM
-        if not side.original and packet.inner is None and not packet.flags & RST:
-            flow.answered = True
+        if not side.original and packet.inner is None:
+            if packet.flags & RST:
+                flow.refused = True
+            else:
+                flow.answered = True
         side.packets += parts
         side.bytes += packet.wire_len
         flow.last = max(flow.last, now)

@@ -83,10 +83,10 @@ class Flow:
     ``number`` counts connections from 1. ``first`` and ``last`` are packet times in the
     caller's clock; ``idle`` is how long it may be silent. ``midstream`` says that a TCP
     connection's beginning is not in the capture, ``answered`` that the other end itself has
-    sent something other than a refusal. ``pod`` is the pod that opened it,
-    ``target`` the pod it goes to, ``service`` the Service whose address that is; ``names``
-    are those ``pod`` had learned for the other end. ``note`` is what else a reader of the
-    verdict should know.
+    sent something other than a refusal, ``refused`` that it has sent one. ``pod`` is the pod
+    that opened it, ``target`` the pod it goes to, ``service`` the Service whose address that
+    is; ``names`` are those ``pod`` had learned for the other end. ``note`` is what else a
+    reader of the verdict should know.
     """
 
     __slots__ = (
@@ -104,6 +104,7 @@ class Flow:
         "number",
         "original",
         "pod",
+        "refused",
         "reply",
         "service",
         "target",
@@ -119,6 +120,7 @@ class Flow:
         self.closing = 0  # bit 1: the original side has sent FIN, bit 2: the reply side
         self.midstream = False
         self.answered = False
+        self.refused = False
         self.decision: Decision
         self.note: str | None = None
         self.names: tuple[str, ...] = ()

@@ -12,10 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
+from knp_py.errors import InputError
 from knp_py.verdicts.klog import from_json, has_header, parse_text
 from knp_py.verdicts.kube_network_policies import OTHER, PacketJoiner
 from knp_py.verdicts.read import VerdictEntry, parse_record
 from knp_py.verdicts.times import parse_timestamp
+
+# How `knp replay -o json` begins, with and without --diff.
+_DOCUMENTS = (b'{"connections": [', b'{"changes": [')
 
 UNREADABLE: Final = "cannot be read"
 
@@ -164,7 +168,9 @@ def _make_room(held: dict[str, Any]) -> None:
 
 
 def read_log(lines: Iterable[bytes], reader: LogReader) -> Iterator[VerdictEntry]:
-    """All entries of a log that ends."""
-    for line in lines:
+    """All entries of a log that ends. Raises ``InputError`` for what is no log of lines."""
+    for number, line in enumerate(lines):
+        if not number and line.rstrip() in _DOCUMENTS:
+            raise InputError("this is one document of `knp replay -o json`: make it `-o jsonl`")
         yield from reader.line(line)
     yield from reader.drain()

@@ -400,3 +400,26 @@ def test_write_to_a_full_disk_is_one_line(place: Path) -> None:
     assert ended.code == 2
     assert "No space left on device" in ended.err.splitlines()[-1]
     assert "Traceback" not in ended.err
+
+
+def test_an_allowed_connection_that_came_to_nothing_is_not_policys_doing(place: Path) -> None:
+    (place / "open.yaml").write_text(OPEN)
+    packets = [
+        syn(WEB, DB, 1, 80),
+        syn(WEB, DB, 2, 80), syn(DB, WEB, 80, 2, "RA"),
+        syn(WEB, DB, 3, 80), syn(DB, WEB, 80, 3, "SA"),
+    ]  # fmt: skip
+    wrpcap(str(place / "d.pcap"), packets)
+    out = knp("replay", str(place / "d.pcap"), "-m", str(place / "open.yaml")).out
+    assert out.count("note: no answer in the capture, which is not policy's doing") == 1
+    assert out.count("note: refused (RST) in the capture, which is not policy's doing") == 1
+
+
+def test_a_json_document_is_no_log(place: Path) -> None:
+    base = ("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"))
+    (place / "r.json").write_text(knp(*base, "-o", "json").out)
+    ended = knp("logs", str(place / "r.json"))
+    assert ended.code == 2
+    assert "-o jsonl" in ended.err
+    (place / "r.jsonl").write_text(knp(*base, "-o", "jsonl").out)
+    assert knp("logs", str(place / "r.jsonl"), "--verdict", "deny").out.count("deny") == 3
