@@ -153,7 +153,9 @@ class ConnectionPrinter:
             print_wrapped("note: yet it was answered in the capture", _INDENT)
         if _without_answer(flow):
             why = "refused (RST)" if flow.refused else "no answer"
-            print_wrapped(f"note: {why} in the capture, which is not policy's doing", _INDENT)
+            print_wrapped(
+                f"note: {why} in the capture; these policies would not have stopped it", _INDENT
+            )
 
 
 def _without_answer(flow: Flow) -> bool:
