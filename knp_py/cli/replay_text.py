@@ -153,9 +153,7 @@ class ConnectionPrinter:
             print_wrapped("note: yet it was answered in the capture", _INDENT)
         if _without_answer(flow):
             why = "refused (RST)" if flow.refused else "no answer"
-            print_wrapped(
-                f"note: {why} in the capture; these policies would not have stopped it", _INDENT
-            )
+            print_wrapped(f"note: {why} in the capture, though these policies allow it", _INDENT)
 
 
 def _without_answer(flow: Flow) -> bool:
