@@ -423,3 +423,13 @@ def test_a_json_document_is_no_log(place: Path) -> None:
     assert "-o jsonl" in ended.err
     (place / "r.jsonl").write_text(knp(*base, "-o", "jsonl").out)
     assert knp("logs", str(place / "r.jsonl"), "--verdict", "deny").out.count("deny") == 3
+
+
+def test_diff_keeps_step_when_only_one_side_knows_the_pod(place: Path) -> None:
+    (place / "other.yaml").write_text(OPEN.replace("10.244.1.6", "10.244.9.9"))
+    answers = [at(n * 60.0, packet) for n, packet in enumerate([dns_exchange(0)[1]] * 2)]
+    wrpcap(str(place / "a.pcap"), [at(0.0, answers[0].copy()), at(60.0, answers[1].copy())])
+    ended = knp("replay", str(place / "a.pcap"), "-m", str(place / "cluster.yaml"), "--diff",
+                str(place / "other.yaml"), "--assume-queried")  # fmt: skip
+    assert ended.code in {0, 1}, ended.err
+    assert "connections change" in ended.out
