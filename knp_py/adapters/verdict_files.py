@@ -10,8 +10,8 @@ from scapy.utils import RawPcapWriter
 
 from knp_py.errors import InputError
 from knp_py.model.decision import Verdict
+from knp_py.wire.source import Record
 
-Record = tuple[int, int, bytes, int]
 _ETHERNET = 1
 _LATEST = (1 << 32) * 1_000_000_000 - 1  # a pcap file's times have 32 bits of seconds
 _NAMES = {Verdict.ALLOW: "allowed", Verdict.DENY: "denied"}

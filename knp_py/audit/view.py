@@ -39,8 +39,7 @@ class View:
 
     def __init__(self, objects: Sequence[ClusterObject]) -> None:
         state = ClusterState()
-        for obj in objects:
-            state.apply(Change(Verb.APPLIED, obj))
+        state.apply_all(Change(Verb.APPLIED, obj) for obj in objects)
         self.snapshot: Snapshot = state.snapshot()
         self.selectors = SelectorTable()
         self.node_selectors = NodeSelectorTable()

@@ -18,8 +18,7 @@ def load_cluster(paths: Sequence[str]) -> Snapshot:
     """
     result = load_manifests(paths)
     state = ClusterState()
-    for obj in result.objects:
-        state.apply(Change(Verb.APPLIED, obj))
+    state.apply_all(Change(Verb.APPLIED, obj) for obj in result.objects)
     snapshot = state.snapshot()
     lines = [*map(str, result.warnings), *snapshot.warnings]
     notes([f"warning: {line}" for line in lines], WARNINGS_SHOWN, "knp lint shows all")

@@ -29,8 +29,9 @@ from knp_py.engine.snoop import DnsSnooper
 from knp_py.errors import CaptureError, InputError
 from knp_py.model.net import Cidr
 from knp_py.replay.placing import Placing
-from knp_py.replay.runner import OnPacket, Record, Replay
+from knp_py.replay.runner import OnPacket, Replay
 from knp_py.replay.summary import Tally
+from knp_py.wire.source import Record
 
 EXAMPLES = """\
 knp replay capture.pcap --manifests policies/

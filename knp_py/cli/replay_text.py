@@ -23,15 +23,14 @@ from knp_py.engine.flows import Flow
 from knp_py.engine.snapshot import Snapshot
 from knp_py.engine.snoop import DnsEvent
 from knp_py.model.decision import Verdict
-from knp_py.model.net import format_address, is_v4
-from knp_py.model.objects import Pod
-from knp_py.model.packet import Proto, protocol_name
+from knp_py.model.net import format_address
+from knp_py.model.packet import Proto
 from knp_py.replay.records import flow_record
 from knp_py.replay.runner import Replay
 from knp_py.replay.summary import Summary
-from knp_py.verdicts.record import NO_PORTS, Record, encode
+from knp_py.verdicts.record import End, Record, encode
 from knp_py.verdicts.times import timestamp
-from knp_py.verdicts.words import decision_text
+from knp_py.verdicts.words import connection_text, decision_text
 
 _COLUMNS = (
     Column("#", 5, right=True),
@@ -130,7 +129,7 @@ class ConnectionPrinter:
             self._table = StreamTable(_COLUMNS)
         since = flow.first - self._replay.first_ns * 1e-9
         snapshot = self._replay.datapath.engine.snapshot
-        text = connection_text(flow, snapshot)
+        text = flow_text(flow, snapshot)
         if len(text) <= WIDTH - _INDENT:
             self._table.row(str(flow.number), f"{since:.6f}", verdict, text)
             return
@@ -166,30 +165,21 @@ def _without_answer(flow: Flow) -> bool:
     )
 
 
-def connection_text(flow: Flow, snapshot: Snapshot) -> str:
-    """``shop/web:40312 → 140.82.121.4:443 TCP (github.com)``."""
-    key = flow.key
-    protocol = protocol_name(key.protocol)
-    ports = protocol not in NO_PORTS
-    source = _end_text(flow.pod, key.src, key.sport if ports else None, snapshot)
-    target = _end_text(flow.target, key.dst, key.dport if ports else None, snapshot)
-    if flow.service is not None:
-        target = f"Service {flow.service.key} ({target})"
-    names = f" ({', '.join(flow.names)})" if flow.names else ""
-    return f"{source} → {target} {protocol}{names}"
+def flow_text(flow: Flow, snapshot: Snapshot) -> str:
+    """A connection as its record reads, and nodes by their names."""
+    made = flow_record(flow)
+    return connection_text(
+        msgspec.structs.replace(
+            made,
+            src=_named(made.src, flow.key.src, snapshot),
+            dst=_named(made.dst, flow.key.dst, snapshot),
+        )
+    )
 
 
-def _end_text(pod: Pod | None, address: int, port: int | None, snapshot: Snapshot) -> str:
-    """A pod's or node's name or an address, with the port."""
-    text = format_address(address)
+def _named(end: End, address: int, snapshot: Snapshot) -> End:
     node = snapshot.node_at(address)
-    if pod is not None:
-        text = pod.key
-    elif node is not None:
-        text = f"node {node.name}"
-    elif port is not None and not is_v4(address):
-        text = f"[{text}]"
-    return text if port is None else f"{text}:{port}"
+    return end if node is None else msgspec.structs.replace(end, node=node.name)
 
 
 def print_summary(

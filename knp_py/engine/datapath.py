@@ -144,7 +144,7 @@ class Datapath:
 
     def _slow(self, data: bytes, offset: int, vlan: int, now: float) -> Flow | None:
         try:
-            packet = parse_ip(data, offset=offset, want_payload=False)
+            packet = parse_ip(data, offset=offset, want_payload=True)
             parts = 1
             if packet.fragment:
                 whole = self.fragments.add(data, offset=offset, now=now, vlan=vlan)
@@ -152,7 +152,7 @@ class Datapath:
                 if whole is None:
                     return None
                 data, offset, parts = whole.data, 0, whole.parts
-                packet = parse_ip(data, offset=0, want_payload=False)
+                packet = parse_ip(data, offset=0, want_payload=True)
         except PacketError as error:
             self.unreadable[str(error)] += 1
             return None
@@ -168,7 +168,7 @@ class Datapath:
         for gone in self.fragments.expire(now):
             if gone.first and gone.reason not in _REFUSED:
                 try:
-                    packet = parse_ip(gone.first, offset=0, want_payload=False)
+                    packet = parse_ip(gone.first, offset=0, want_payload=True)
                 except PacketError as error:
                     self.unreadable[str(error)] += 1
                     continue
@@ -180,8 +180,6 @@ class Datapath:
         """A packet that came in ``parts`` to its flow; begins the flow when there is none."""
         if packet.problem is not None:
             self.unparsed[packet.problem] += 1
-        if DNS_PORT in {packet.sport, packet.dport}:
-            packet = parse_ip(data, offset=offset, want_payload=True)
         side = self._side(packet, vlan, now)
         flow = side.flow
         if packet.protocol == Proto.TCP:
@@ -196,10 +194,10 @@ class Datapath:
         side.packets += parts
         side.bytes += packet.wire_len
         flow.last = max(flow.last, now)
-        dns = DNS_PORT in {packet.sport, packet.dport}
-        if packet.payload or (dns and packet.flags & SYN):
-            self._dns(side, packet, self._clock)  # a SYN says where the stream of messages begins
-        elif not vlan and parts == 1 and not dns:
+        if DNS_PORT in {packet.sport, packet.dport}:
+            if packet.payload or packet.flags & SYN:  # which says where a stream begins
+                self._dns(side, packet, self._clock)
+        elif not vlan and parts == 1:
             self._learn_raw(side, data, offset, packet)
         return flow
 

@@ -105,11 +105,6 @@ class PolicyEngine:
         self._memo = {}
         self._name_memo = {}
 
-    def forget(self) -> None:
-        """Drop what is remembered of earlier decisions; answers do not change."""
-        self._memo = {}
-        self._name_memo = {}
-
     def evaluate(self, packet: Packet, *, now: float) -> Decision:
         """The verdict on a connection's first packet, in its original direction.
 

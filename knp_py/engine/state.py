@@ -41,7 +41,6 @@ from knp_py.model.policy import (
     ClusterNetworkPolicy,
     Direction,
     NetworkPolicy,
-    PodPeer,
     Policy,
     Tier,
 )
@@ -220,7 +219,6 @@ class ClusterState:
 
     def _fold_policies(self, stale: set[int]) -> bool:
         fresh: list[int] = []
-        peers: list[PodPeer] = []
         released: list[Policy] = []
         for policy_id in self._dirty_policies:
             old = self._in_force.pop(policy_id, None)
@@ -237,7 +235,6 @@ class ClusterState:
                 selector, is_new = self._selectors.hold(peer)
                 if is_new:
                     fresh.append(selector.number)
-                    peers.append(peer)
             for nodes in node_selectors(new):
                 self._dirty_nodes |= self._node_selectors.hold(nodes)
             self._by_subject.setdefault(self._selectors.number(subject_of(new)), set()).add(

@@ -13,8 +13,8 @@ from knp_py.model.net import is_v4
 from knp_py.wire.fragments import TIMEOUT
 from knp_py.wire.link import locate
 from knp_py.wire.packet import parse_ip
+from knp_py.wire.source import Record
 
-Record = tuple[int, int, bytes, int]
 _Key = tuple[int, int, int, int, int]
 
 MAX_HELD = 4096  # fragments; the datagram begun first is given up first

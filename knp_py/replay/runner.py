@@ -14,8 +14,8 @@ from knp_py.engine.datapath import Datapath
 from knp_py.engine.flows import Flow
 from knp_py.errors import PacketError
 from knp_py.wire.link import locate, not_supported, reason
+from knp_py.wire.source import Record
 
-Record = tuple[int, int, bytes, int]
 # Called with each record and the flow it belongs to, None if it belongs to none (yet).
 OnPacket = Callable[[Flow | None, Record], None]
 # Bytes of the IP packet inside an odd link layer, or None; PacketError for an unknown one.

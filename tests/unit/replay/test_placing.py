@@ -4,7 +4,8 @@ from scapy.packet import Raw
 
 from knp_py.engine.flows import Flow, FlowKey
 from knp_py.replay import placing
-from knp_py.replay.placing import Placing, Record
+from knp_py.replay.placing import Placing
+from knp_py.wire.source import Record
 
 FLOW = Flow(1, FlowKey(0, 17, 1, 2, 3, 4), 0.0)
 

@@ -14,7 +14,8 @@ from knp_py.engine.resolvers import parse_trust
 from knp_py.engine.snoop import DnsSnooper
 from knp_py.errors import PacketError
 from knp_py.replay import runner
-from knp_py.replay.runner import Record, Replay
+from knp_py.replay.runner import Replay
+from knp_py.wire.source import Record
 
 ETHERNET, ODD = 1, 147
 
