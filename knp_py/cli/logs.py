@@ -31,10 +31,11 @@ from knp_py.errors import InputError
 from knp_py.model.policy import Tier
 from knp_py.verdicts.logs import UNREADABLE, LogReader, Problem, read_log
 from knp_py.verdicts.read import VerdictEntry
+from knp_py.verdicts.record import Omission
 from knp_py.verdicts.select import Selection, end_test, name_test
 from knp_py.verdicts.summary import Summary
 from knp_py.verdicts.times import parse_duration, timestamp
-from knp_py.verdicts.words import connection_text, record_text
+from knp_py.verdicts.words import connection_text, omission_text, record_text, remarks_text
 
 EXAMPLES = """\
 knp logs verdicts.jsonl --verdict deny
@@ -133,6 +134,9 @@ def command(
     they are, with what kubectl logs --prefix and --timestamps put in front. Its logs name no
     policies and no domain names; the NetworkPolicy tier is inferred. Times without a year are
     taken as UTC and as the latest such day.
+
+    Of the agent's own records it says what was only a dry run, what strict mode judged again,
+    where the policies of --shadow-manifests differ, and how many records were left out.
     """
     now = time.time_ns()
     selection = Selection(
@@ -155,6 +159,11 @@ def command(
     interrupted = False
     try:
         for entry in read_log(lines, reader):
+            if isinstance(entry, Omission):
+                if selection.concerns(entry):
+                    counts.leave_out(entry)
+                    show(entry)
+                continue
             if not selection.matches(entry):
                 continue
             untimed += entry.ts is None
@@ -198,7 +207,7 @@ def _shower(output: LogFormat, *, flush: bool) -> Any:
         return lambda entry: print(_compact(entry), flush=flush)
     table = StreamTable(_COLUMNS)
 
-    def show(entry: VerdictEntry) -> None:
+    def show(entry: VerdictEntry | Omission) -> None:
         _show(table, entry)
         if flush:
             sys.stdout.flush()
@@ -206,33 +215,45 @@ def _shower(output: LogFormat, *, flush: bool) -> Any:
     return show
 
 
-def _show(table: StreamTable, entry: VerdictEntry) -> None:
+def _show(table: StreamTable, entry: VerdictEntry | Omission) -> None:
     """Two lines, or more where the words are many: the connection, and who decided."""
+    if isinstance(entry, Omission):
+        _row(table, "", entry.ts, "", omission_text(entry))
+        return
     number = str(entry.id) if isinstance(entry.id, int) else ""
     number = number if len(number) <= _LONGEST_ID else ""
+    _row(table, number, entry.ts, entry.verdict, connection_text(entry))
+    print_wrapped(record_text(entry), _INDENT, style="dim", cut=True)
+    remarks = remarks_text(entry)
+    if remarks:
+        print_wrapped(remarks, _INDENT, style="dim", cut=True)
+
+
+def _row(table: StreamTable, number: str, ts: str | None, verdict: str, text: str) -> None:
     room = WIDTH - _INDENT - max(0, len(number) - _COLUMNS[0].width)
-    text = clean(connection_text(entry))
-    first, *rest = textwrap.wrap(text, room, break_on_hyphens=False)
-    table.row(
-        number,
-        (entry.ts or "")[5:19].replace("T", " ") or "-",
-        verdict_cell(entry.verdict),
-        first,
-    )
+    first, *rest = textwrap.wrap(clean(text), room, break_on_hyphens=False)
+    time_ = (ts or "")[5:19].replace("T", " ") or "-"
+    table.row(number, time_, verdict_cell(verdict), first)
     for line in rest:
         print(" " * _INDENT + line)
-    print_wrapped(record_text(entry), _INDENT, style="dim", cut=True)
 
 
-def _compact(entry: VerdictEntry) -> str:
+def _compact(entry: VerdictEntry | Omission) -> str:
+    if isinstance(entry, Omission):
+        return clean(f"{entry.ts or '-'} omitted - {omission_text(entry)}")
     who = record_text(entry, direction=False)
     flow = connection_text(entry, "->")
-    return clean(f"{entry.ts or '-'} {entry.verdict} {entry.direction or '-'} {flow} by {who}")
+    remarks = remarks_text(entry)
+    return clean(
+        f"{entry.ts or '-'} {entry.verdict} {entry.direction or '-'} {flow} by {who}"
+        + (f" ({remarks})" if remarks else "")
+    )
 
 
 def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> None:
     deciders = counts.deciders.top()
     denied = counts.denied.top(TOP)
+    shadows = counts.shadows.top()
     if output in {LogFormat.JSON, LogFormat.JSONL}:
         document = {
             "entries": counts.entries,
@@ -245,6 +266,13 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
                 dict(zip(("from", "to", "protocol", "port"), key, strict=True)) | {"count": n}
                 for key, n in denied
             ],
+            "dry_run": counts.dry_run,
+            "again": counts.again,
+            "shadows": [
+                dict(zip(("verdict", "shadow", "decided_by"), key, strict=True)) | {"count": n}
+                for key, n in shadows
+            ],
+            "omitted": dict(sorted(counts.omitted.items())),
             "lines": reader.lines,
             "without_entry": dict(sorted(reader.counts.items())),
         }
@@ -256,11 +284,25 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
         return
     words = ", ".join(f"{n} {word}" for word, n in sorted(counts.verdicts.items()))
     print(f"{counts.entries} entries in {reader.lines} lines" + (f": {words}" if words else ""))
+    if counts.dry_run:
+        print(f"{counts.dry_run} of them in a dry run: judged so and not dropped")
+    if counts.again:
+        print(f"{counts.again} of them for established connections, judged again")
+    if counts.omitted:
+        words = ", ".join(f"{n} {clean(word)}" for word, n in sorted(counts.omitted.items()))
+        print(f"besides, left out of the log: {words}")
     if deciders:
         print()
         print_table(
             (Column("verdict"), Column("count", right=True), Column("decided by")),
             [(verdict_cell(v), f"{n:,}", by) for (v, by), n in _by_text(deciders)],
+            cut=True,
+        )
+    if shadows:
+        print()
+        print_table(
+            (Column("count", right=True), Column("shadow"), Column("by the candidate policies")),
+            [(f"{n:,}", f"{now} → {then}", by) for (now, then, by), n in shadows],
             cut=True,
         )
     if denied:

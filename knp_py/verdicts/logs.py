@@ -15,7 +15,8 @@ import msgspec
 from knp_py.errors import InputError
 from knp_py.verdicts.klog import from_json, has_header, parse_text
 from knp_py.verdicts.kube_network_policies import OTHER, PacketJoiner
-from knp_py.verdicts.read import VerdictEntry, parse_record
+from knp_py.verdicts.read import VerdictEntry, parse_omission, parse_record
+from knp_py.verdicts.record import Omission
 from knp_py.verdicts.times import parse_timestamp
 
 # How `knp replay -o json` begins, with and without --diff.
@@ -46,7 +47,8 @@ class LogReader:
 
     ``counts`` holds how many lines or packets gave no entry, by reason: ``UNREADABLE``,
     ``OTHER`` and the joiner's own. ``ours`` and ``foreign`` count the entries given,
-    ``understood`` the lines that could be read, whatever they say.
+    ``understood`` the lines that could be read, whatever they say. ``omissions`` are the
+    words of records left out that nobody has taken yet.
     """
 
     def __init__(self, now: int) -> None:
@@ -55,6 +57,7 @@ class LogReader:
         self.ours = 0
         self.foreign = 0
         self.understood = 0
+        self.omissions: list[Omission] = []
         self.first_problem: Problem | None = None
         self._joiner = PacketJoiner()
         self._unreadable = 0
@@ -119,6 +122,15 @@ class LogReader:
             document: Any = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             return self._broken(text, str(error))
+        if "omitted" in document and "seconds" in document:
+            try:
+                omission = parse_omission(text)
+            except ValueError as error:
+                return self._broken(text, str(error))
+            self.omissions.append(
+                msgspec.structs.replace(omission, source=stream) if stream else omission
+            )
+            return []
         if "log" in document and isinstance(document["log"], str):  # a json-file of Docker's
             ts = parse_timestamp(str(document.get("time", "")))
             inner = document["log"].rstrip("\n")
@@ -167,10 +179,13 @@ def _make_room(held: dict[str, Any]) -> None:
         del held[next(iter(held))]
 
 
-def read_log(lines: Iterable[bytes], reader: LogReader) -> Iterator[VerdictEntry]:
-    """All entries of a log that ends. Raises ``InputError`` for what is no log of lines."""
+def read_log(lines: Iterable[bytes], reader: LogReader) -> Iterator[VerdictEntry | Omission]:
+    """All that a log tells, in order. Raises ``InputError`` for what is no log of lines."""
     for number, line in enumerate(lines):
         if not number and line.rstrip() in _DOCUMENTS:
             raise InputError("this is one document of `knp replay -o json`: make it `-o jsonl`")
         yield from reader.line(line)
+        if reader.omissions:
+            yield from reader.omissions
+            reader.omissions.clear()
     yield from reader.drain()

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from knp_py.verdicts.record import Record
+from knp_py.verdicts.record import Omission, Record
 from knp_py.verdicts.times import parse_timestamp, timestamp
 
 VerdictEntry = Record
@@ -11,6 +11,7 @@ VerdictEntry = Record
 WORDS = frozenset({"allow", "deny", "unknown"})
 
 _decoder = msgspec.json.Decoder(Record)
+_omissions = msgspec.json.Decoder(Omission)
 
 
 def parse_record(line: bytes | str) -> VerdictEntry:
@@ -24,8 +25,25 @@ def parse_record(line: bytes | str) -> VerdictEntry:
         raise ValueError(str(error)) from None
     if entry.verdict not in WORDS:
         raise ValueError(f"unknown verdict {entry.verdict!r} - at `$.verdict`")
-    if entry.ts is None:
-        return entry
-    ns = parse_timestamp(entry.ts)
-    ts = None if ns is None else timestamp(ns)
+    if entry.shadow and entry.shadow.verdict not in WORDS:
+        raise ValueError(f"unknown verdict {entry.shadow.verdict!r} - at `$.shadow.verdict`")
+    ts = _own_form(entry.ts)
     return entry if ts == entry.ts else msgspec.structs.replace(entry, ts=ts)
+
+
+def parse_omission(line: bytes | str) -> Omission:
+    """One line of JSON as the word of records that were left out.
+
+    Raises ``ValueError`` saying what is wrong when it is none.
+    """
+    try:
+        omission = _omissions.decode(line)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    ts = _own_form(omission.ts)
+    return omission if ts == omission.ts else msgspec.structs.replace(omission, ts=ts)
+
+
+def _own_form(ts: str | None) -> str | None:
+    ns = None if ts is None else parse_timestamp(ts)
+    return None if ns is None else timestamp(ns)

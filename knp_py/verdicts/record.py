@@ -4,7 +4,7 @@ The structs are the documents, key for key and in order; a field that is ``UNSET
 in the document at all. Encoding goes straight from struct to bytes.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -84,12 +84,24 @@ class Answer(msgspec.Struct, frozen=True, rename={"source": "from", "destination
     considered: tuple[Any, ...] | UnsetType = UNSET
 
 
+class Candidate(msgspec.Struct, frozen=True):
+    """What the candidate policies of ``--shadow-manifests`` say of the same connection."""
+
+    verdict: str
+    decided_by: Decider | None
+    isolated_by: tuple[str, ...] | UnsetType = UNSET
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One connection and its verdict, as ``knp replay`` and ``knp agent`` write it.
 
     ``direction`` is that of ``decided_by``. ``isolated_by`` names the policies when it is
     they who deny, and ``unidentified`` the addresses inside a pod network that no known
     pod has. ``source`` says which stream a line of a foreign log came from.
+
+    Of the agent only: ``enforced`` is false when it merely says what it would do,
+    ``again`` is true for an established connection that strict mode judged once more, and
+    ``shadow`` is what other policies would say where that differs.
     """
 
     ts: str | None
@@ -106,7 +118,30 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     isolated_by: tuple[str, ...] | UnsetType = UNSET
     unidentified: tuple[str, ...] | UnsetType = UNSET
+    enforced: bool | UnsetType = UNSET
+    again: bool | UnsetType = UNSET
+    shadow: Candidate | UnsetType = UNSET
     source: str | UnsetType = UNSET
+
+
+class Omission(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent's word for records that it did not write, by verdict: a line of its own.
+
+    ``seconds`` is how long it was silent about them, and ``ts`` the last one's time.
+    ``reason`` is ``LIMIT`` or ``BLOCKED``. ``source`` is as in a record.
+    """
+
+    ts: str | None
+    omitted: dict[str, int]
+    seconds: float
+    reason: str
+    source: str | UnsetType = UNSET
+
+
+LIMIT: Final = "limit"
+"""Records beyond the lines a second that the log may have."""
+BLOCKED: Final = "blocked"
+"""Records for which there was no room: nobody reads the log, or too slowly."""
 
 
 class FlowFacts(NamedTuple):
@@ -205,7 +240,22 @@ def answer(
     )
 
 
-def record(decision: Decision, flow: FlowFacts) -> Record:
+def candidate(decision: Decision) -> Candidate:
+    """The ``shadow`` object of what the candidate policies decided."""
+    ruling = decision.decided_by
+    return Candidate(
+        decision.verdict.value, decider(ruling) if ruling else None, _isolated_by(ruling)
+    )
+
+
+def record(
+    decision: Decision,
+    flow: FlowFacts,
+    *,
+    enforced: bool = True,
+    again: bool = False,
+    shadow: Decision | None = None,
+) -> Record:
     """The record of one connection."""
     ruling = decision.decided_by
     protocol = protocol_name(flow.protocol)
@@ -232,9 +282,16 @@ def record(decision: Decision, flow: FlowFacts) -> Record:
         packets=flow.packets,
         bytes=flow.octets,
         reason="; ".join(filter(None, (_reason(decision), flow.note))) or None,
-        isolated_by=(ruling.isolated_by if ruling and not ruling.allowed else ()) or UNSET,
+        isolated_by=_isolated_by(ruling),
         unidentified=_texts(decision.unidentified),
+        enforced=UNSET if enforced else False,
+        again=again or UNSET,
+        shadow=UNSET if shadow is None else candidate(shadow),
     )
+
+
+def _isolated_by(ruling: Ruling | None) -> tuple[str, ...] | UnsetType:
+    return (ruling.isolated_by if ruling and not ruling.allowed else ()) or UNSET
 
 
 def _reason(decision: Decision) -> str | None:
@@ -245,7 +302,7 @@ def _texts(addresses: tuple[int, ...]) -> tuple[str, ...] | UnsetType:
     return tuple(map(format_address, addresses)) or UNSET
 
 
-def encode(document: Answer | Record) -> bytes:
+def encode(document: Answer | Record | Omission) -> bytes:
     """The document as one line of JSON, without the newline."""
     return _encoder.encode(document)
 

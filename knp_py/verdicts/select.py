@@ -10,7 +10,7 @@ from knp_py.engine.patterns import canonical_name, canonical_pattern
 from knp_py.errors import InputError
 from knp_py.model.net import parse_address, parse_cidr
 from knp_py.verdicts.read import VerdictEntry
-from knp_py.verdicts.record import End
+from knp_py.verdicts.record import End, Omission
 
 EndTest = Callable[[End], bool]
 
@@ -110,6 +110,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         if self.tier and (decided is None or decided.tier != self.tier):
             return False
         return not self.policy or _by_policy(entry, self.policy)
+
+    def concerns(self, omission: Omission) -> bool:
+        """Whether some of what was left out may be what is asked for."""
+        if self.verdicts and not self.verdicts & omission.omitted.keys():
+            return False
+        return not (self.since and omission.ts is not None and omission.ts < self.since)
 
 
 def _by_policy(entry: VerdictEntry, wanted: str) -> bool:

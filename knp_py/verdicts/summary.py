@@ -4,8 +4,8 @@ from collections import Counter
 from typing import Final
 
 from knp_py.verdicts.read import VerdictEntry
-from knp_py.verdicts.record import End
-from knp_py.verdicts.words import decider_text
+from knp_py.verdicts.record import End, Omission
+from knp_py.verdicts.words import candidate_text, decider_text
 
 KEYS: Final = 20_000
 """Different flows that are counted apart; beyond it the rarest are counted together."""
@@ -47,10 +47,19 @@ class Tally:
 
 
 class Summary:
-    """How many of what: verdicts, deciding objects, denied flows without source ports."""
+    """How many of what: verdicts, deciding objects, denied flows without source ports.
+
+    ``dry_run`` counts what was not dropped although the verdict is no allow, ``again``
+    what strict mode judged once more, ``shadows`` where candidate policies say otherwise
+    (verdict, theirs, who decided theirs), ``omitted`` what the log left out, by verdict.
+    """
 
     def __init__(self) -> None:
         self.entries = 0
+        self.dry_run = 0
+        self.again = 0
+        self.omitted: Counter[str] = Counter()
+        self.shadows = Tally()
         self.verdicts: Counter[str] = Counter()
         self.deciders = Tally()
         self.denied = Tally()
@@ -62,6 +71,14 @@ class Summary:
         decided = entry.decided_by
         direction = (decided.direction if decided else None) or entry.direction or ""
         self.deciders.add(entry.verdict, direction, decider_text(entry))
+        self.dry_run += entry.enforced is False and entry.verdict != "allow"
+        self.again += entry.again is True
+        if entry.shadow:
+            self.shadows.add(entry.verdict, entry.shadow.verdict, candidate_text(entry.shadow))
         if entry.verdict == "deny":
             port = "" if not isinstance(entry.dst.port, int) else str(entry.dst.port)
             self.denied.add(end_name(entry.src), end_name(entry.dst), entry.protocol, port)
+
+    def leave_out(self, omission: Omission) -> None:
+        """Count what the log says it does not hold."""
+        self.omitted.update(omission.omitted)

@@ -3,10 +3,14 @@
 from knp_py.engine.chains import ISOLATED
 from knp_py.model.decision import Decision, Ruling
 from knp_py.model.policy import Tier
-from knp_py.verdicts.record import End, Record
+from knp_py.verdicts.record import BLOCKED, LIMIT, Candidate, End, Omission, Record
 
 _DEFAULT = "no policy decided"
 _ISOLATES = "isolates, no rule matches"
+_OMITTED = {
+    LIMIT: "more lines a second than the log may have",
+    BLOCKED: "whatever reads the log was too slow",
+}
 
 
 def ruling_text(ruling: Ruling) -> str:
@@ -34,7 +38,7 @@ def decision_text(decision: Decision) -> str:
     return f"{text} ({'; '.join(names)})" if names else text
 
 
-def decider_text(record: Record) -> str:
+def decider_text(record: Record | Candidate) -> str:
     """What of a record decided, without direction and reason.
 
     ``Admin default-deny, rule 0 "deny-everything-else"``.
@@ -68,6 +72,37 @@ def record_text(record: Record, *, direction: bool = True) -> str:
     if direction and (side := decided.direction or record.direction):
         text = f"{side}: {text}"
     return f"{text}: {why}" if why else text
+
+
+def remarks_text(record: Record) -> str:
+    """What an agent says of its own deed, empty where that is no more than the verdict.
+
+    ``dry run: not dropped; shadow: deny by egress: Admin next, rule 0``.
+    """
+    remarks = []
+    if record.enforced is False and record.verdict != "allow":
+        remarks.append("dry run: not dropped")
+    if record.again is True:
+        remarks.append("judged again")
+    if record.shadow:
+        remarks.append(f"shadow: {record.shadow.verdict} by {candidate_text(record.shadow)}")
+    return "; ".join(remarks)
+
+
+def candidate_text(candidate: Candidate) -> str:
+    """Who among the candidate policies decided: ``egress: Admin next, rule 0``."""
+    decided = candidate.decided_by
+    text = decider_text(candidate)
+    if decided is None or not decided.direction or decided.tier == Tier.DEFAULT.text:
+        return text
+    return f"{decided.direction}: {text}"
+
+
+def omission_text(omission: Omission) -> str:
+    """``123 allow, 4 deny left out in 1 s: more lines a second than the log may have``."""
+    counts = ", ".join(f"{n} {word}" for word, n in sorted(omission.omitted.items()))
+    why = _OMITTED.get(omission.reason, omission.reason)
+    return f"{counts} left out in {omission.seconds:g} s: {why}"
 
 
 def end_text(end: End) -> str:

@@ -15,6 +15,22 @@ RECORD = (
     '"deny-everything-else","action":"Deny"},"packets":3,"bytes":180,"reason":null}'
 )
 CONNECTION = "team-a/agent:37368 → 172.66.147.243:443 TCP (api.github.com)"
+OF_AN_AGENT = json.dumps(
+    json.loads(RECORD)
+    | {
+        "id": 304,
+        "enforced": False,
+        "again": True,
+        "shadow": {
+            "verdict": "allow",
+            "decided_by": {"direction": "egress", "tier": "Admin", "policy": "next", "rule": 0},
+        },
+    }
+)
+OMISSION = (
+    '{"ts":"2026-11-29T20:38:01.000000Z","omitted":{"allow":123,"deny":4},"seconds":1.01,'
+    '"reason":"limit"}'
+)
 DENIED = Flow(1, tiers=[("Egress", "Admin", "Deny")], denied="Egress")
 ALLOWED = Flow(
     2, src="10.9.9.9:5", dst="10.244.1.6:8080", src_pod="external", dst_pod="team-a/agent"
@@ -271,3 +287,56 @@ def test_following_prints_each_entry_at_once(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+AGENTS_LOG = f"{RECORD}\n{OF_AN_AGENT}\n{OMISSION}\n".encode()
+REMARKS = "dry run: not dropped; judged again; shadow: allow by egress: Admin next, rule 0"
+LEFT_OUT = "123 allow, 4 deny left out in 1.01 s: more lines a second than the log may have"
+
+
+def test_what_the_agent_says_besides() -> None:
+    out = knp("logs", stdin=AGENTS_LOG).out
+    assert REMARKS in " ".join(out.split())
+    assert LEFT_OUT in " ".join(out.split())
+    compact = knp("logs", "-o", "compact", stdin=AGENTS_LOG).out.splitlines()
+    assert compact[1].endswith(f' rule 0 "deny-everything-else" ({REMARKS})')
+    assert compact[2] == f"2026-11-29T20:38:01.000000Z omitted - {LEFT_OUT}"
+    again = knp("logs", "-o", "json", stdin=AGENTS_LOG).out
+    assert knp("logs", stdin=again.encode()).out == out
+    assert again.splitlines()[2] == OMISSION
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--verdict", "deny"], True),
+        (["--verdict", "unknown"], False),
+        (["--since", "1m"], False),
+        (["--pod", "x/y"], True),  # it may be among them
+    ],
+)
+def test_what_was_left_out_is_told_where_it_may_matter(options: list[str], told: bool) -> None:
+    out = knp("logs", *options, "-o", "compact", stdin=AGENTS_LOG).out
+    assert (" omitted - " in out) is told
+
+
+def test_the_summary_of_an_agents_log() -> None:
+    lines = knp("logs", "--summary", stdin=AGENTS_LOG).out.splitlines()
+    assert lines[:4] == [
+        "2 entries in 3 lines: 2 deny",
+        "1 of them in a dry run: judged so and not dropped",
+        "1 of them for established connections, judged again",
+        "besides, left out of the log: 123 allow, 4 deny",
+    ]
+    assert "    1  deny → allow  egress: Admin next, rule 0" in lines
+    document = json.loads(knp("logs", "--summary", "-o", "json", stdin=AGENTS_LOG).out)
+    assert (document["dry_run"], document["again"]) == (1, 1)
+    assert document["omitted"] == {"allow": 123, "deny": 4}
+    assert document["shadows"] == [
+        {
+            "verdict": "deny",
+            "shadow": "allow",
+            "decided_by": "egress: Admin next, rule 0",
+            "count": 1,
+        }
+    ]

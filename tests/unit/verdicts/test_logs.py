@@ -4,8 +4,9 @@ import pytest
 from helpers.knp_logs import Flow, json_lines, text_lines
 
 from knp_py.verdicts.kube_network_policies import OTHER
-from knp_py.verdicts.logs import UNREADABLE, LogReader
+from knp_py.verdicts.logs import UNREADABLE, LogReader, read_log
 from knp_py.verdicts.read import VerdictEntry
+from knp_py.verdicts.record import Omission
 
 NOW = 1_795_984_680_000_000_000  # 2026-11-29T20:38:00Z
 RECORD = (
@@ -124,3 +125,25 @@ def test_many_streams_do_not_fill_the_memory() -> None:
         reader.line(f"[pod/x-{number}/y] 2026-11-28T01:02:03Z stdout P part".encode())
     assert len(reader._blocks) <= 1024
     assert len(reader._parts) <= 1024
+
+
+OMISSION = '{"ts":null,"omitted":{"allow":9},"seconds":1.5,"reason":"blocked"}'
+LEFT_OUT = Omission(ts=None, omitted={"allow": 9}, seconds=1.5, reason="blocked")
+
+
+def test_what_was_left_out_is_told_in_its_place() -> None:
+    reader = LogReader(NOW)
+    lines = [f"{line}\n".encode() for line in (RECORD, OMISSION, RECORD)]
+    first, omission, last = read_log(lines, reader)
+    assert omission == LEFT_OUT
+    assert isinstance(first, VerdictEntry)
+    assert first == last
+    assert (reader.ours, reader.understood, reader.counts, reader.omissions) == (2, 3, {}, [])
+
+
+def test_an_omission_keeps_its_stream_and_has_a_form() -> None:
+    reader = LogReader(NOW)
+    read(reader, f"[pod/knp-a/knp] {OMISSION}", json.dumps({"log": f"{OMISSION}\n"}))
+    assert [each.source or "" for each in reader.omissions] == ["knp-a/knp", ""]
+    read(reader, '{"omitted":{"allow":"many"},"seconds":1}')
+    assert (len(reader.omissions), reader.counts) == (2, {UNREADABLE: 1})

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from knp_py.verdicts.read import parse_record
+from knp_py.verdicts.read import parse_omission, parse_record
 from knp_py.verdicts.record import encode
 
 LINE = (
@@ -43,6 +43,9 @@ def test_times_are_brought_to_one_form(ts: str | None, kept: str | None) -> None
         ({"verdict": 1}, "verdict"),
         ({"src": None}, "src"),
         ({"dst": {"ip": 7}}, "dst"),
+        ({"enforced": "no"}, "enforced"),
+        ({"shadow": None}, "shadow"),
+        ({"shadow": {"verdict": "maybe", "decided_by": None}}, "unknown verdict 'maybe'"),
     ],
 )
 def test_what_is_no_record(change: dict[str, object], complaint: str) -> None:
@@ -54,3 +57,29 @@ def test_what_is_no_record(change: dict[str, object], complaint: str) -> None:
 def test_what_is_no_json_object(line: str) -> None:
     with pytest.raises(ValueError):
         parse_record(line)
+
+
+def test_what_the_agent_says_besides_is_read() -> None:
+    said = {"enforced": False, "again": True, "shadow": {"verdict": "allow", "decided_by": None}}
+    line = LINE[:-1] + "," + json.dumps(said, separators=(",", ":"))[1:]
+    assert encode(parse_record(line)).decode() == line
+
+
+OMISSION = (
+    '{"ts":"2026-11-29T20:38:00.123456Z","omitted":{"deny":4},"seconds":1.0,"reason":"limit"}'
+)
+
+
+def test_an_omission_is_written_again_as_it_was() -> None:
+    assert encode(parse_omission(OMISSION)).decode() == OMISSION
+    other = json.dumps(json.loads(OMISSION) | {"ts": "2026-11-29T21:38:00+01:00"})
+    assert parse_omission(other).ts == "2026-11-29T20:38:00.000000Z"
+    assert parse_omission(json.dumps(json.loads(OMISSION) | {"ts": "once"})).ts is None
+
+
+@pytest.mark.parametrize(
+    "change", [{"omitted": [4]}, {"omitted": {"deny": "4"}}, {"seconds": "1"}]
+)
+def test_what_is_no_omission(change: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        parse_omission(json.dumps(json.loads(OMISSION) | change))

@@ -12,6 +12,7 @@ from knp_py.verdicts.record import (
     Answer,
     End,
     FlowFacts,
+    Omission,
     answer,
     as_dict,
     decider,
@@ -163,3 +164,35 @@ def test_what_does_not_apply_is_not_in_the_document() -> None:
         "verdict", "from", "to", "protocol", "port", "decided_by", "egress", "ingress",
     ]  # fmt: skip
     assert document["port"] is None
+
+
+def test_what_only_the_agent_says_comes_last() -> None:
+    isolated = Decision(Verdict.DENY, ACCEPT, ISOLATED, ISOLATED)
+    told = record(
+        Decision(Verdict.ALLOW, ACCEPT, None, ACCEPT),
+        FLOW,
+        enforced=False,
+        again=True,
+        shadow=isolated,
+    )
+    assert encode(told).decode().partition('"reason":null,')[2] == (
+        '"enforced":false,"again":true,"shadow":{"verdict":"deny","decided_by":{'
+        '"direction":"ingress","tier":"NetworkPolicy","policy":null,"rule":null,"rule_name":null,'
+        '"action":"Deny"},"isolated_by":["shop/deny","shop/web"]}}'
+    )
+
+
+def test_an_ordinary_record_has_none_of_it() -> None:
+    decision = Decision(Verdict.DENY, DENY, None, DENY)
+    plain = as_dict(record(decision, FLOW))
+    assert not plain.keys() & {"enforced", "again", "shadow"}
+    undecided = Decision(Verdict.UNKNOWN, None, None, None, "midstream")
+    shadow = as_dict(record(decision, FLOW, shadow=undecided))["shadow"]
+    assert shadow == {"verdict": "unknown", "decided_by": None}
+
+
+def test_an_omission_to_the_letter() -> None:
+    omission = Omission(ts=None, omitted={"allow": 123, "deny": 4}, seconds=1.0, reason="limit")
+    assert encode(omission) == (
+        b'{"ts":null,"omitted":{"allow":123,"deny":4},"seconds":1.0,"reason":"limit"}'
+    )

@@ -3,7 +3,7 @@ import pytest
 
 from knp_py.errors import InputError
 from knp_py.verdicts.read import VerdictEntry
-from knp_py.verdicts.record import Decider, End
+from knp_py.verdicts.record import Decider, End, Omission
 from knp_py.verdicts.select import Selection, end_test, name_test
 
 ENTRY = VerdictEntry(
@@ -111,3 +111,19 @@ def test_policies_that_isolate_count() -> None:
 def test_an_entry_without_a_time_passes_since() -> None:
     untimed = msgspec.structs.replace(ENTRY, ts=None)
     assert Selection(since="2026-11-29T20:39:00.000000Z").matches(untimed)
+
+
+@pytest.mark.parametrize(
+    ("selection", "concerned"),
+    [
+        (Selection(), True),
+        (Selection(verdicts=frozenset({"deny"})), True),
+        (Selection(verdicts=frozenset({"unknown"})), False),
+        (Selection(since="2026-11-29T20:38:00.123456Z"), True),
+        (Selection(since="2026-11-29T20:38:00.123457Z"), False),
+        (Selection(policy="other", tier="Admin"), True),
+    ],
+)
+def test_what_was_left_out_may_be_what_is_asked_for(selection: Selection, concerned: bool) -> None:
+    omission = Omission(ts=ENTRY.ts, omitted={"deny": 1, "allow": 2}, seconds=1.0, reason="limit")
+    assert selection.concerns(omission) is concerned

@@ -3,7 +3,7 @@ import pytest
 from msgspec import UNSET
 
 from knp_py.verdicts.read import VerdictEntry
-from knp_py.verdicts.record import Decider, End
+from knp_py.verdicts.record import Candidate, Decider, End, Omission
 from knp_py.verdicts.summary import Summary, Tally, end_name
 
 ENTRY = VerdictEntry(
@@ -70,3 +70,15 @@ def test_a_tally_keeps_the_frequent_ones_and_the_total() -> None:
     assert (key, count) == (("frequent",), 1000)
     assert len(rest) <= 20
     assert count + sum(n for _, n in rest) + tally.other == 2000
+
+
+def test_summary_counts_what_the_agent_says_besides() -> None:
+    counts = Summary()
+    differs = Candidate("allow", Decider("egress", "Admin", "next", 0))
+    counts.add(replaced(enforced=False, shadow=differs))
+    counts.add(replaced(enforced=False, verdict="allow", again=True))
+    counts.leave_out(Omission(ts=None, omitted={"deny": 4}, seconds=1.0, reason="limit"))
+    counts.leave_out(Omission(ts=None, omitted={"deny": 1}, seconds=1.0, reason="limit"))
+    assert (counts.entries, counts.dry_run, counts.again) == (2, 1, 1)
+    assert counts.shadows.top() == [(("deny", "allow", "egress: Admin next, rule 0"), 1)]
+    assert counts.omitted == {"deny": 5}

@@ -5,13 +5,15 @@ from knp_py.engine.chains import ISOLATED
 from knp_py.model.decision import Decision, NameGrant, Ruling, Verdict
 from knp_py.model.policy import Direction, Tier
 from knp_py.verdicts.read import VerdictEntry
-from knp_py.verdicts.record import Decider, End, FlowFacts, record
+from knp_py.verdicts.record import Candidate, Decider, End, FlowFacts, Omission, record
 from knp_py.verdicts.words import (
     connection_text,
     decider_text,
     decision_text,
     end_text,
+    omission_text,
     record_text,
+    remarks_text,
     ruling_text,
 )
 
@@ -129,3 +131,46 @@ def test_names_that_opened_the_way_are_part_of_a_decision() -> None:
         "egress: Admin names, rule 1 (a.x.example matches *.x.example)"
     )
     assert decision_text(Decision(Verdict.UNKNOWN, None, None, None)) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, ""),
+        ({"enforced": False}, "dry run: not dropped"),
+        ({"enforced": False, "verdict": "allow"}, ""),
+        ({"enforced": True, "again": False}, ""),
+        ({"again": True}, "judged again"),
+        (
+            {"shadow": Candidate("allow", Decider("egress", "Default", action="Accept"))},
+            "shadow: allow by default: no policy decided",
+        ),
+        (
+            {
+                "enforced": False,
+                "again": True,
+                "shadow": Candidate(
+                    "deny", Decider("ingress", "NetworkPolicy", "a/b"), ("a/b", "a/c")
+                ),
+            },
+            "dry run: not dropped; judged again; shadow: deny by ingress: NetworkPolicy a/b, a/c:"
+            + " isolates, no rule matches",
+        ),
+        ({"shadow": Candidate("unknown", None)}, "shadow: unknown by undecided"),
+    ],
+)
+def test_what_the_agent_says_of_its_deed(changes: dict[str, object], text: str) -> None:
+    assert remarks_text(replaced(**changes)) == text
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("limit", "more lines a second than the log may have"),
+        ("blocked", "whatever reads the log was too slow"),
+        ("cosmic rays", "cosmic rays"),
+    ],
+)
+def test_what_was_left_out_in_words(reason: str, why: str) -> None:
+    omission = Omission(ts=None, omitted={"deny": 4, "allow": 123}, seconds=1.0, reason=reason)
+    assert omission_text(omission) == f"123 allow, 4 deny left out in 1 s: {why}"
