@@ -153,8 +153,10 @@ def test_names_that_opened_the_way_are_part_of_a_decision() -> None:
                     "deny", Decider("ingress", "NetworkPolicy", "a/b"), ("a/b", "a/c")
                 ),
             },
-            "dry run: not dropped; judged again; shadow: deny by ingress: NetworkPolicy a/b, a/c:"
-            + " isolates, no rule matches",
+            (
+                "dry run: not dropped; judged again; shadow: deny by ingress:"
+                " NetworkPolicy a/b, a/c: isolates, no rule matches"
+            ),
         ),
         ({"shadow": Candidate("unknown", None)}, "shadow: unknown by undecided"),
     ],
