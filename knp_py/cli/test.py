@@ -26,7 +26,8 @@ from knp_py.cli.render import (
 from knp_py.engine.resolvers import parse_trust
 from knp_py.errors import ManifestError
 from knp_py.manifests.document import Document
-from knp_py.replay.rehearsal import Check, Result, rehearse
+from knp_py.replay.performance import Check, Result
+from knp_py.replay.rehearsal import rehearse
 from knp_py.replay.report import (
     Counts,
     ScenarioDocument,

@@ -5,7 +5,7 @@ own resolvers know, by the names cluster DNS gives them (the DNS-Based Service D
 specification of Kubernetes).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from knp_py.engine.snapshot import EMPTY, Snapshot
@@ -136,10 +136,25 @@ class Directory:
                 return Answer(form.name, places, SERVICE_TTL)
         return None
 
-    def knows_services(self, resolver: Place, server: int) -> bool:
+    def knows_services(self, resolver: Place, server: int | None) -> bool:
         """Whether it is one of the cluster's own resolvers."""
         cluster = self._snapshot.cluster_resolvers
         return server in cluster or resolver.address in cluster
+
+    def spellings(self, name: str, pod: Pod) -> tuple[str, ...]:
+        """The full names that the pod's resolver library asks for, one after the other."""
+        if name in self._resolve:
+            return (name,)
+        return tuple(form.name for form in _forms(name, pod))
+
+    def cluster_names(self) -> Iterator[Answer]:
+        """Every name that only the cluster's own resolvers know."""
+        for service in self._snapshot.services.values():
+            name = f"{service.name}.{service.namespace}{_SUFFIX}"
+            yield Answer(name, self.service_places(service), SERVICE_TTL)
+            for host in {pod.name for pod in self._behind(service)} if service.headless else ():
+                form = _Form(f"{host}.{name}", service.key, host)
+                yield Answer(form.name, self._form_places(form), SERVICE_TTL)
 
     def _listed(self, name: str, known: Resolved) -> Answer:
         return Answer(name, tuple(map(self.place, known.addresses)), known.ttl)

@@ -9,7 +9,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from knp_py.replay.rehearsal import Check, Result
+from knp_py.replay.performance import Check, Result
 from knp_py.replay.report import Counts, counts_of, title
 from knp_py.replay.wording import outcome_text
 

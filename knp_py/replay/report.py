@@ -5,7 +5,7 @@ from msgspec import UNSET, UnsetType
 
 from knp_py.model.net import format_address
 from knp_py.model.packet import Proto, protocol_name
-from knp_py.replay.rehearsal import Check, Result, StepResult
+from knp_py.replay.performance import Check, Result, StepResult
 from knp_py.replay.scenario import Expectation
 from knp_py.replay.wording import outcome_text
 from knp_py.verdicts.record import Decider, decider

@@ -1,8 +1,8 @@
 """What somebody at a shell inside a pod would see: names looked up, connections made.
 
-Nothing here decides anything: every packet that the pod would have to send is judged by the
-engine, and every DNS answer is overheard by the snooper, exactly as live. What is added is
-what the pod's resolver library and Service load balancing do in between:
+Nothing here decides anything, and nothing is sent: what comes of a packet is for a
+``Network`` to say, the engine's (``replay.judged``) or a real one. What is here is what the
+pod's resolver library and Service load balancing do in between:
 
 * A name is looked up before it is connected to, at the pod's own resolvers in order, over
   UDP; a resolver that policy denies does not answer and the next one is tried.
@@ -12,25 +12,20 @@ what the pod's resolver library and Service load balancing do in between:
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from knp_py.engine.evaluate import PolicyEngine
-from knp_py.engine.services import backends
-from knp_py.engine.snapshot import Snapshot
-from knp_py.engine.snoop import DnsSnooper
+from knp_py.engine.services import Backend, backends
+from knp_py.engine.snapshot import EMPTY, Snapshot
 from knp_py.manifests.problems import did_you_mean
 from knp_py.model.decision import Decision, Verdict
 from knp_py.model.net import format_address, is_v4
 from knp_py.model.objects import Pod, Service
 from knp_py.model.packet import Packet, Proto, protocol_name
 from knp_py.replay.directory import Answer, Directory, Place, UnanswerableError
-from knp_py.replay.dnswire import question_and_answer
 from knp_py.replay.scenario import Ref
 
-_SOURCE_PORT = 40000  # any: source ports never matter (semantics §4)
-_ECHO, _ECHO_V6 = 8, 128  # ICMP message types
 _DNS_PORT = 53
 
 
@@ -43,11 +38,15 @@ class Attempt(NamedTuple):
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What came of one destination. ``attempt`` is None when no one packet decided."""
+    """What came of one destination. ``attempt`` is None when no one packet decided.
+
+    ``fault`` is what is wrong whatever was expected: two witnesses that contradict each other.
+    """
 
     verdict: Verdict
     attempt: Attempt | None = None
     reason: str | None = None
+    fault: str = ""
 
 
 class Lookup(msgspec.Struct, frozen=True):
@@ -63,6 +62,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     ``trial`` is the one that decided: of ``tried`` destinations the first that let the
     connection through, else the first. ``stage`` says whether that was already the lookup.
+    ``faults`` are those of everything that was tried and looked up.
     """
 
     verdict: Verdict
@@ -70,6 +70,7 @@ class Outcome(msgspec.Struct, frozen=True):
     stage: str = "connect"  # or "lookup"
     lookups: tuple[Lookup, ...] = ()
     tried: int = 1
+    faults: tuple[str, ...] = ()
 
 
 class Source(NamedTuple):
@@ -86,20 +87,56 @@ class Source(NamedTuple):
         )
 
 
-class Shell:
-    """A shell in whichever pod is asked for, at one time (``now``, seconds)."""
+class Call(NamedTuple):
+    """One destination that a connection or a question goes to.
 
-    def __init__(self, engine: PolicyEngine, snooper: DnsSnooper, directory: Directory) -> None:
-        self.now = 0.0
-        self._engine = engine
-        self._snooper = snooper
+    ``source`` is the address of ``who`` that it comes from. ``backends`` are what may be
+    behind a Service's address for this port, none for a port that is not served.
+    """
+
+    who: Source
+    source: int
+    place: Place
+    protocol: int
+    port: int
+    backends: tuple[Backend, ...] = ()
+
+
+class Asked(NamedTuple):
+    """What came of a question to one resolver.
+
+    ``answer`` is None when it says that there is no such name. ``untaught`` is why its
+    answer counts for no policy by name.
+    """
+
+    trial: Trial
+    answer: Answer | None = None
+    untaught: str = ""
+
+
+class Network(Protocol):
+    """What comes of what is sent."""
+
+    def connect(self, call: Call) -> Trial:
+        """A connection."""
+        ...
+
+    def ask(self, call: Call, pod: Pod, name: str) -> Asked:
+        """A pod's question for a name."""
+        ...
+
+
+class Shell:
+    """A shell in whichever pod is asked for."""
+
+    def __init__(self, network: Network, directory: Directory) -> None:
+        self._network = network
         self._directory = directory
-        self._asked = 0
+        self._snapshot: Snapshot = EMPTY
 
     def load(self, snapshot: Snapshot) -> None:
         """The cluster as it is from now on."""
-        self._engine.load(snapshot)
-        self._snooper.load(snapshot)
+        self._snapshot = snapshot
         self._directory.load(snapshot)
 
     def connect(self, source: Ref, target: Ref, protocol: int, port: int) -> Outcome:
@@ -117,7 +154,8 @@ class Shell:
             lookups = found.lookups
         trials = self._trials(who, places, protocol, port, "connect")
         best = _best(trials)
-        return Outcome(best.verdict, best, "connect", lookups, len(trials))
+        faults = _faults([*(lookup.trial for lookup in lookups), *trials])
+        return Outcome(best.verdict, best, "connect", lookups, len(trials), faults)
 
     def lookup(self, source: Ref, name: str, via: Ref | None) -> Outcome:
         """Look a name up, at one resolver or at the pod's own. Raises ``UnanswerableError``."""
@@ -129,7 +167,7 @@ class Shell:
     # -- ends --------------------------------------------------------------------------
 
     def _source(self, ref: Ref) -> Source:
-        snapshot = self._engine.snapshot
+        snapshot = self._snapshot
         if ref.address is not None:
             return Source(ref.text, (ref.address,), snapshot.pod_at(ref.address))
         pod = snapshot.pod_by_key(ref.key)
@@ -151,7 +189,7 @@ class Shell:
         if not pod.ips:
             raise UnanswerableError(field, f"the pod {pod.key} has no address in its status")
         for address in pod.ips:
-            owner = self._engine.snapshot.pod_at(address)
+            owner = self._snapshot.pod_at(address)
             if owner is not None and owner.uid != pod.uid:
                 raise UnanswerableError(
                     field,
@@ -161,7 +199,7 @@ class Shell:
 
     def _places(self, ref: Ref, field: str) -> tuple[Place, ...]:
         """The places of a target that is not a name."""
-        snapshot = self._engine.snapshot
+        snapshot = self._snapshot
         if ref.address is not None:
             return (self._directory.place(ref.address),)
         pod = None if ref.kind == "Service" else snapshot.pod_by_key(ref.key)
@@ -188,54 +226,31 @@ class Shell:
     def _trials(
         self, who: Source, places: Sequence[Place], protocol: int, port: int, field: str
     ) -> list[Trial]:
-        trials = [
-            self._trial(who, place, protocol, port, field)
-            for place in places
-            if who.reaches(place)
-        ]
+        trials: list[Trial] = []
+        for place in filter(who.reaches, places):
+            trials.append(self._network.connect(self._call(who, place, protocol, port, field)))
+            if trials[-1].verdict is Verdict.ALLOW:
+                break
         if not trials:
             lacking = "IPv6" if any(map(is_v4, who.addresses)) else "IPv4"
             raise UnanswerableError(field, f"{who.text} has no {lacking} address to connect from")
         return trials
 
-    def _trial(self, who: Source, place: Place, protocol: int, port: int, field: str) -> Trial:
+    def _call(self, who: Source, place: Place, protocol: int, port: int, field: str) -> Call:
         source = next(
             each
             for each in who.addresses
             if place.address is None or is_v4(each) == is_v4(place.address)
         )
-        if place.service is None:
-            attempt = self._attempt(source, place.address or 0, protocol, port)
-            return Trial(attempt.decision.verdict, attempt)
         service = place.service
+        if service is None:
+            return Call(who, source, place, protocol, port)
         if not service.selector:
             raise UnanswerableError(
                 field, f"the Service {service.key} has no selector: what is behind it is not known"
             )
-        found = backends(
-            self._engine.snapshot, service, protocol=protocol, port=port, v4=is_v4(source)
-        )
-        if not found:
-            return Trial(Verdict.DENY, reason=_unserved(service, protocol, port))
-        attempts = [self._attempt(source, each.address, protocol, each.port) for each in found]
-        verdicts = {attempt.decision.verdict for attempt in attempts}
-        if len(verdicts) == 1:
-            return Trial(verdicts.pop(), attempts[0])
-        words = ", ".join(f"{each.pod} {each.decision.verdict.value}" for each in attempts)
-        return Trial(
-            Verdict.UNKNOWN, reason=f"the backends of the Service {service.key} differ: {words}"
-        )
-
-    def _attempt(self, source: int, address: int, protocol: int, port: int) -> Attempt:
-        icmp_type = -1
-        if protocol == Proto.ICMP:
-            v4 = is_v4(address)
-            protocol, icmp_type = (int(Proto.ICMP), _ECHO) if v4 else (int(Proto.ICMPV6), _ECHO_V6)
-        sport = _SOURCE_PORT if port else 0
-        packet = Packet(source, address, protocol, sport, port, icmp_type=icmp_type)
-        pod = self._engine.snapshot.pod_at(address)
-        decision = self._engine.evaluate(packet, now=self.now)
-        return Attempt(packet, decision, "" if pod is None else pod.key)
+        found = backends(self._snapshot, service, protocol=protocol, port=port, v4=is_v4(source))
+        return Call(who, source, place, protocol, port, found)
 
     # -- names -------------------------------------------------------------------------
 
@@ -249,48 +264,34 @@ class Shell:
         blame = "from" if via is None else "via"
         lookups: list[Lookup] = []
         for resolver in filter(who.reaches, resolvers):
-            trial = self._trial(who, resolver, int(Proto.UDP), _DNS_PORT, blame)
-            if trial.verdict is not Verdict.ALLOW or trial.attempt is None:
+            call = self._call(who, resolver, int(Proto.UDP), _DNS_PORT, blame)
+            asked = self._network.ask(call, pod, name)
+            trial = asked.trial
+            if trial.verdict is not Verdict.ALLOW:
                 lookups.append(Lookup(resolver.text, trial))
                 continue
-            server = trial.attempt.packet.dst
-            answer = directory.answer(name, pod, resolver, server)
-            if answer is None:
+            if asked.answer is None:
                 # That the name does not exist is an answer: no other resolver is asked.
+                server = trial.attempt.packet.dst if trial.attempt else resolver.address
                 known = directory.knows_services(resolver, server)
-                trial = Trial(Verdict.DENY, reason=_not_found(name, resolver, known=known))
+                reason = _not_found(name, resolver, known=known)
+                trial = Trial(Verdict.DENY, reason=reason, fault=trial.fault)
                 lookups.append(Lookup(resolver.text, trial))
                 return _looked_up(trial, lookups), ()
-            untaught = self._teach(pod, server, answer)
-            lookups.append(Lookup(resolver.text, trial, untaught))
-            return _looked_up(trial, lookups), answer.places
+            lookups.append(Lookup(resolver.text, trial, asked.untaught))
+            return _looked_up(trial, lookups), asked.answer.places
         if not lookups:
             raise UnanswerableError(blame, f"{who.text} has no address to reach a resolver from")
         return _looked_up(_best([lookup.trial for lookup in lookups]), lookups), ()
 
-    def _teach(self, pod: Pod, server: int, answer: Answer) -> str:
-        """Let the snooper overhear question and answer; why it learned nothing, if it did not."""
-        addresses = [place.address for place in answer.places if place.address is not None]
-        before = self._snooper.counts.copy()
-        for v6 in (False, True):
-            wanted = [address for address in addresses if is_v4(address) is not v6]
-            if not wanted:
-                continue
-            self._asked += 1
-            question, reply = question_and_answer(
-                self._asked, answer.name, wanted, ttl=answer.ttl, v6=v6
-            )
-            flow = ("lookup", self._asked)
-            self._snooper.query(flow, pod, server, question, self.now)
-            self._snooper.answer(flow, pod, server, reply, self.now)
-        gained = self._snooper.counts - before
-        if gained["learned"]:
-            return ""
-        return next((reason for reason in sorted(gained) if reason != "empty"), "")
-
 
 def _looked_up(trial: Trial, lookups: list[Lookup]) -> Outcome:
-    return Outcome(trial.verdict, trial, "lookup", tuple(lookups), len(lookups))
+    faults = _faults([lookup.trial for lookup in lookups])
+    return Outcome(trial.verdict, trial, "lookup", tuple(lookups), len(lookups), faults)
+
+
+def _faults(trials: Iterable[Trial]) -> tuple[str, ...]:
+    return tuple(trial.fault for trial in trials if trial.fault)
 
 
 def _best(trials: Sequence[Trial]) -> Trial:
@@ -312,7 +313,8 @@ def _not_found(name: str, resolver: Place, *, known: bool) -> str:
     return f"{resolver.text} knows no {name}: only the cluster's own resolvers know Services"
 
 
-def _unserved(service: Service, protocol: int, port: int) -> str:
+def unserved(service: Service, protocol: int, port: int) -> str:
+    """Why a Service has no backend for a port."""
     word = protocol_name(protocol)
     if any((each.protocol, each.port) == (protocol, port) for each in service.ports):
         return f"the Service {service.key} has no pod behind port {port}/{word}"

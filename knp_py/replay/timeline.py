@@ -4,7 +4,8 @@ What is kept are documents, not objects, because some objects follow from severa
 (a sandbox's pod and policy from its template) and have to come and go with them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -31,15 +32,28 @@ _CONTROLLERS = frozenset(KINDS) - {
 class Timeline:
     """What is applied at the moment. ``changes`` is what happened since it was last asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, complete: Callable[[Document], Document] | None = None) -> None:
+        """``complete`` may fill in what documents leave to whoever runs them."""
+        self._complete = complete or (lambda document: document)
         self._documents: dict[Key, Document] = {}
         self._withheld: set[Key] = set()
+        self._suppressed: set[Key] = set()
         self._objects: dict[Key, ClusterObject] = {}
         self._unnamed = 0
 
+    @property
+    def documents(self) -> Mapping[Key, Document]:
+        """What is applied now, each object by itself."""
+        return self._documents
+
+    @property
+    def suppressed(self) -> AbstractSet[Key]:
+        """What is deleted although documents that are applied stand for it."""
+        return self._suppressed
+
     def begin(self, documents: Iterable[Document]) -> None:
         """What is there at first. An object that stands twice stays twice, to be reported."""
-        for document in split(documents):
+        for document in map(self._complete, split(documents)):
             key = key_of(document)
             if key is None or key in self._documents:
                 key = self._unique()
@@ -47,7 +61,7 @@ class Timeline:
 
     def apply(self, documents: Iterable[Document]) -> None:
         """Add objects, or replace those of the same kind and name."""
-        for document in split(documents):
+        for document in map(self._complete, split(documents)):
             key = key_of(document) or self._unique()
             self._documents[key] = document
             # Whatever has a controller again comes back.
@@ -71,8 +85,9 @@ class Timeline:
         if result.problems:
             return [], result.problems, result.warnings
         objects = {key_of_object(obj): obj for obj in result.objects}
-        for key in self._withheld:
-            objects.pop(key, None)
+        self._suppressed = self._withheld & objects.keys()
+        for key in self._suppressed:
+            del objects[key]
         before, self._objects = self._objects, objects
         changes = [
             Change(Verb.APPLIED, obj) for key, obj in objects.items() if before.get(key) != obj

@@ -7,7 +7,8 @@ from msgspec import json
 from knp_py.adapters.documents import decode_documents
 from knp_py.engine.resolvers import Trust
 from knp_py.manifests.document import Document
-from knp_py.replay.rehearsal import Check, Result, rehearse
+from knp_py.replay.performance import Check, Result
+from knp_py.replay.rehearsal import rehearse
 from knp_py.replay.scenario import Scenario
 from knp_py.replay.scenario_reader import read_scenario
 

@@ -128,3 +128,21 @@ def test_an_address_is_a_services_unless_a_pod_has_it() -> None:
     clash = pod("a/clash", "10.96.1.1")
     assert directory(WEB, clash).place(address("10.96.1.1")).service is None
     assert format_address(directory().place(address("8.8.8.8")).address or 0) == "8.8.8.8"
+
+
+def test_the_names_that_a_client_asks_for_and_those_there_are() -> None:
+    found = directory()
+    assert found.spellings("github.com", CLIENT) == ("github.com",)
+    assert found.spellings("web.b", CLIENT) == ("web.b.svc.cluster.local",)
+    assert found.spellings("db-0.db.b.svc", CLIENT) == ("db-0.db.b.svc.cluster.local",)
+    assert found.spellings("web.b", PUBLIC) == ()
+    names = {answer.name: texts(answer.places) for answer in found.cluster_names()}
+    assert names == {
+        "kube-dns.kube-system.svc.cluster.local": ["10.96.0.10"],
+        "web.b.svc.cluster.local": ["10.96.1.1"],
+        "db.b.svc.cluster.local": ["10.244.1.20", "10.244.1.21", "2001:db8::21"],
+        "db-0.db.b.svc.cluster.local": ["10.244.1.20"],
+        "db-1.db.b.svc.cluster.local": ["10.244.1.21", "2001:db8::21"],
+    }
+    for name, places in names.items():
+        assert asked(name) == (name, places)

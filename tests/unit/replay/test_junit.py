@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 from helpers.scenarios import DENY_ALL, act
 
 from knp_py.replay.junit import junit_xml
-from knp_py.replay.rehearsal import Result
+from knp_py.replay.performance import Result
 
 TEXT = f"""\
 name: a <name> & "quotes"

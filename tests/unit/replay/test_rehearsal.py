@@ -10,7 +10,7 @@ from helpers.scenarios import (
 )
 
 from knp_py.engine.resolvers import parse_trust
-from knp_py.replay.rehearsal import Result
+from knp_py.replay.performance import Result
 
 RESOLVE = "resolve: {github.com: 140.82.121.4}"
 

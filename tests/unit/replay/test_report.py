@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from helpers.scenarios import ALLOW_DNS, DENY_ALL, act
 
-from knp_py.replay.rehearsal import Result
+from knp_py.replay.performance import Result
 from knp_py.replay.report import Counts, check_document, counts_of, scenario_document, title
 
 

@@ -14,7 +14,7 @@ from helpers.scenarios import (
 
 from knp_py.model.decision import Verdict
 from knp_py.model.net import format_address
-from knp_py.replay.rehearsal import Check
+from knp_py.replay.performance import Check
 from knp_py.replay.shell import Outcome
 
 RESOLVE = "resolve: {github.com: [140.82.121.3, 140.82.121.4], v6.example: '2001:db8::1'}"

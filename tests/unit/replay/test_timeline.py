@@ -172,3 +172,29 @@ def test_keys() -> None:
     assert key(kind="Pod", metadata={"generateName": "p-"}) is None
     assert key(kind="Pod") is None
     assert key_of(Document(Origin("x"), value=3)) is None
+
+
+def test_what_was_deleted_and_still_follows_from_others_is_suppressed() -> None:
+    timeline = begun(NAMESPACE, TEMPLATE)
+    key = ("NetworkPolicy", "a", "t-network-policy")
+    assert timeline.remove(removal(*key))
+    told(timeline)
+    assert timeline.suppressed == {key}
+    assert timeline.remove(removal("SandboxTemplate", "a", "t"))
+    told(timeline)
+    assert timeline.suppressed == set()
+
+
+def test_every_document_is_completed_when_it_comes() -> None:
+    def complete(document: Document) -> Document:
+        assert isinstance(document.value, dict)
+        labels = {"labels": {"completed": "yes"}}
+        metadata = {**document.value["metadata"], **labels}
+        return Document(document.origin, value={**document.value, "metadata": metadata})
+
+    timeline = Timeline(complete)
+    timeline.begin(decoded(NAMESPACE))
+    timeline.apply(decoded(NAMESPACE.replace("name: a", "name: b")))
+    assert list(timeline.documents) == [("Namespace", "", "a"), ("Namespace", "", "b")]
+    changes, _, _ = timeline.changes()
+    assert [change.obj.labels["completed"] for change in changes] == ["yes", "yes"]  # type: ignore[union-attr]
