@@ -11,6 +11,7 @@
     ├── PacketError       unreadable packet; only wire raises it, only the datapath catches it
     ├── DnsError          the same rule for DNS payloads
     └── NotPermittedError   needs root or a kernel feature               exit 3
+        └── KernelError       the kernel refused rules that it should take
 
 An exception that is not a ``KnpError`` is a bug and keeps its traceback.
 """
@@ -54,3 +55,7 @@ class DnsError(KnpError):
 
 class NotPermittedError(KnpError):
     """Needs root or a kernel feature that is not there."""
+
+
+class KernelError(NotPermittedError):
+    """The kernel, or the tool that talks to it, refused; nothing has changed."""

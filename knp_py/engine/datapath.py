@@ -181,6 +181,16 @@ class Datapath:
         if packet.problem is not None:
             self.unparsed[packet.problem] += 1
         side = self._side(packet, vlan, now)
+        self._follow(side, packet, now, parts)
+        if DNS_PORT in {packet.sport, packet.dport}:
+            if packet.payload or packet.flags & SYN:  # which says where a stream begins
+                self._dns(side, packet, self._clock)
+        elif not vlan and parts == 1:
+            self._learn_raw(side, data, offset, packet)
+        return side.flow
+
+    def _follow(self, side: Side, packet: Packet, now: float, parts: int) -> None:
+        """What a packet says about its flow's state, and its share of the counters."""
         flow = side.flow
         if packet.protocol == Proto.TCP:
             tcp_flags(side, packet.flags)
@@ -194,12 +204,6 @@ class Datapath:
         side.packets += parts
         side.bytes += packet.wire_len
         flow.last = max(flow.last, now)
-        if DNS_PORT in {packet.sport, packet.dport}:
-            if packet.payload or packet.flags & SYN:  # which says where a stream begins
-                self._dns(side, packet, self._clock)
-        elif not vlan and parts == 1:
-            self._learn_raw(side, data, offset, packet)
-        return flow
 
     def _forward(self, now: float) -> None:
         """Time for names: a packet that comes a little late does not revive what has ended."""
@@ -263,15 +267,18 @@ class Datapath:
                 if not self._judge_midstream:
                     flow.decision = _UNKNOWN_MIDSTREAM
                     return flow
-        if packet.protocol == Proto.ICMPV6 and packet.icmp_type in IPV6_MUST_PASS:
-            flow.decision = _ALLOW_CONTROL
-            return flow
         flow.service = None if flow.target else snapshot.service_at(packet.dst)
         if flow.service is None:
-            flow.decision = self.engine.evaluate(packet, now=self._clock)
+            flow.decision = self._decide(packet)
         else:
             self._judge_service(flow, packet, flow.service, self._clock)
         return flow
+
+    def _decide(self, packet: Packet) -> Decision:
+        """The verdict on a connection's first packet, as it is addressed."""
+        if packet.protocol == Proto.ICMPV6 and packet.icmp_type in IPV6_MUST_PASS:
+            return _ALLOW_CONTROL
+        return self.engine.evaluate(packet, now=self._clock)
 
     def _backends(self, service: Service, packet: Packet) -> tuple[Backend, ...]:
         """Looked up once for all connections to a port: it takes a look at every pod."""
@@ -348,11 +355,16 @@ class Datapath:
                 self.snooper.query(flow.key, pod, server, packet.payload, now)
             else:
                 self.snooper.answer(flow.key, pod, server, packet.payload, now)
-        elif packet.sport == DNS_PORT and packet.protocol == Proto.UDP:
+        else:
+            self._unsolicited(packet)
+
+    def _unsolicited(self, packet: Packet) -> None:
+        """A datagram from port 53 that answers nothing teaches nothing."""
+        if packet.sport == DNS_PORT and packet.protocol == Proto.UDP:
             self.snooper.unsolicited(
                 "unsolicited",
                 self.engine.snapshot.pod_at(packet.dst),
                 packet.src,
                 packet.payload,
-                now,
+                self._clock,
             )

@@ -50,7 +50,10 @@ _NO_GRANTS: tuple[NameGrant, ...] = ()
 class Names(Protocol):
     """What the engine asks of the learned names."""
 
-    version: int
+    @property
+    def version(self) -> int:
+        """Grows whenever ``lookup`` could answer differently for another reason than time."""
+        ...
 
     def lookup(self, pod: Pod, address: int, now: float) -> tuple[NameGrant, ...]:
         """Names learned for the address by this pod and still alive, one per pattern."""
@@ -120,8 +123,8 @@ class PolicyEngine:
             entry = self._name_memo.get(key)
             if entry is not None and entry[0] == self.names.version and now < entry[1].valid_until:
                 return entry[1]
-        decision, named = self.judge(packet, now)
-        if named:
+        decision = self.judge(packet, now)
+        if decision.named:
             if len(self._name_memo) >= _MEMO_LIMIT:
                 self._name_memo.clear()
             self._name_memo[key] = (self.names.version, decision)
@@ -131,8 +134,8 @@ class PolicyEngine:
             self._memo[key] = decision
         return decision
 
-    def judge(self, packet: Packet, now: float) -> tuple[Decision, bool]:
-        """``evaluate`` without its memory; and whether learned names were asked."""
+    def judge(self, packet: Packet, now: float) -> Decision:
+        """``evaluate`` without its memory."""
         snapshot = self.snapshot
         src, dst = packet.src, packet.dst
         source = snapshot.endpoints.get(src)
@@ -147,10 +150,10 @@ class PolicyEngine:
                 )
             if source is None and target is None:
                 if unidentified:
-                    return Decision(_ALLOW, None, None, NO_END, unidentified=unidentified), False
-                return _ALLOW_NO_END, False
+                    return Decision(_ALLOW, None, None, NO_END, unidentified=unidentified)
+                return _ALLOW_NO_END
         elif source.pod is target.pod:
-            return _ALLOW_OWN, False
+            return _ALLOW_OWN
 
         ports = NO_PORTS if target is None else target.ports
         egress: Ruling | None = None
@@ -162,9 +165,8 @@ class PolicyEngine:
             other = None if target is None else snapshot.profiles[target.identity]
             egress, grants, until, named = self._egress(source, profile, other, packet, ports, now)
             if not egress.allowed:
-                return (
-                    Decision(_DENY, egress, None, egress, egress.reason, (), until, unidentified),
-                    named,
+                return Decision(
+                    _DENY, egress, None, egress, egress.reason, (), until, unidentified, named
                 )
         ingress: Ruling | None = None
         decided = egress
@@ -173,25 +175,12 @@ class PolicyEngine:
             other = None if source is None else snapshot.profiles[source.identity]
             ingress = self._ingress(target, profile, other, packet, ports)
             if not ingress.allowed:
-                return (
-                    Decision(
-                        _DENY,
-                        egress,
-                        ingress,
-                        ingress,
-                        ingress.reason,
-                        (),
-                        until,
-                        unidentified,
-                    ),
-                    named,
+                return Decision(
+                    _DENY, egress, ingress, ingress, ingress.reason, (), until, unidentified, named
                 )
             if egress is None or ingress.tier is not _DEFAULT_TIER or egress.tier is _DEFAULT_TIER:
                 decided = ingress
-        return (
-            Decision(_ALLOW, egress, ingress, decided, None, grants, until, unidentified),
-            named,
-        )
+        return Decision(_ALLOW, egress, ingress, decided, None, grants, until, unidentified, named)
 
     def _egress(
         self,

@@ -58,7 +58,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     a Default ruling that says so when no end is a pod; None only when the verdict is unknown.
     ``grants`` are the names that made the egress rule match. ``valid_until`` bounds
     the answer's life (a learned name's end); ``unidentified`` holds addresses that
-    lie in a known pod network without being a known pod's.
+    lie in a known pod network without being a known pod's. ``named`` says that learned names
+    were asked: one more of them could change the answer.
     """
 
     verdict: Verdict
@@ -69,3 +70,4 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     grants: tuple[NameGrant, ...] = ()
     valid_until: float = float("inf")
     unidentified: tuple[int, ...] = ()
+    named: bool = False

@@ -1,0 +1,88 @@
+"""The queue step as iptables rules, for kernels without nftables' ``queue`` statement.
+
+A chain of ours in the mangle table, filled in one transaction a family, and a jump to it at
+the end of POSTROUTING and INPUT: a queued packet comes back behind the whole table, so what
+others have there should be before us.
+"""
+
+import shutil
+import subprocess
+
+from knp_py.errors import KernelError, NotPermittedError
+
+HOOKS = ("POSTROUTING", "INPUT")
+_PATIENCE = 20.0
+_FAMILIES = ("iptables", "ip6tables")
+
+
+class QueueRules:
+    """The chain ``name`` for both families. IPv6 is left out where the kernel has none."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tools: list[tuple[str, str]] = []
+        for family in _FAMILIES:
+            tool, restore = _find(family), _find(f"{family}-restore")
+            if tool is None or restore is None:
+                raise NotPermittedError(
+                    "the kernel has no nftables queue statement, and"
+                    f" {family}-nft is not installed: install the package iptables"
+                )
+            self._tools.append((tool, restore))
+
+    def apply(self, rules: str) -> None:
+        """Put the chain in force; raises ``KernelError`` naming what the kernel lacks."""
+        for tool, restore in self._tools:
+            _run([restore, "--noflush"], rules)
+            for hook in HOOKS:
+                jump = ["-t", "mangle", "-C", hook, "-j", self._name]
+                if not _succeeds([tool, *jump]):
+                    _run([tool, "-t", "mangle", "-A", hook, "-j", self._name])
+
+    def complete(self) -> bool:
+        """Whether both jumps are still there, in both families."""
+        return all(
+            _succeeds([tool, "-t", "mangle", "-C", hook, "-j", self._name])
+            for tool, _ in self._tools
+            for hook in HOOKS
+        )
+
+    def remove(self) -> None:
+        """Take jumps and chain away, there or not."""
+        for tool, _ in self._tools:
+            for hook in HOOKS:
+                while _succeeds([tool, "-t", "mangle", "-D", hook, "-j", self._name]):
+                    pass
+            if _succeeds([tool, "-t", "mangle", "-F", self._name]):
+                _run([tool, "-t", "mangle", "-X", self._name])
+
+
+def _find(name: str) -> str | None:
+    """The nft flavour by its own name first: plain ``iptables`` may be the legacy one."""
+    for prefix in ("iptables", "ip6tables"):
+        if name == prefix or name.startswith(f"{prefix}-"):
+            found = shutil.which(f"{prefix}-nft{name[len(prefix) :]}")
+            if found is not None:
+                return found
+    return shutil.which(name)
+
+
+def _run(argv: list[str], text: str = "") -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 - our own arguments, no shell
+            argv, input=text, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KernelError(f"{argv[0]}: {error}") from error
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        what = lines[0] if lines else f"exit code {done.returncode}"
+        raise KernelError(f"{argv[0]} could not make the NFQUEUE rules: {what}")
+
+
+def _succeeds(argv: list[str]) -> bool:
+    try:
+        _run(argv)
+    except KernelError:
+        return False
+    return True

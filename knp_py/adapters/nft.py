@@ -1,0 +1,89 @@
+"""nftables rulesets into the kernel, by the ``nft`` tool: one call is one transaction."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from knp_py.errors import KernelError, NotPermittedError
+
+_PATIENCE = 20.0  # seconds; a transaction takes some ten milliseconds
+
+
+class Nft:
+    """Applies rulesets and reads back what the kernel counts."""
+
+    def __init__(self) -> None:
+        path = shutil.which("nft")
+        if path is None:
+            raise NotPermittedError("nft is not installed: install the package nftables")
+        self._nft = path
+
+    def apply(self, ruleset: str) -> None:
+        """One transaction; raises ``KernelError`` and then nothing has changed."""
+        self._run(["-f", "-"], ruleset)
+
+    def accepts(self, ruleset: str) -> bool:
+        """Whether the kernel would take this; changes nothing."""
+        try:
+            self._run(["-c", "-f", "-"], ruleset)
+        except KernelError:
+            return False
+        return True
+
+    def has_table(self, name: str) -> bool:
+        """Whether an ``inet`` table of this name exists."""
+        return name in self.tables()
+
+    def tables(self) -> list[str]:
+        """The names of all ``inet`` tables."""
+        listed = self._json("list", "tables", "inet")
+        return [each["table"]["name"] for each in listed if "table" in each]
+
+    def counters(self, table: str) -> Mapping[str, int]:
+        """Packets by named counter; empty when the table is not there."""
+        try:
+            listed = self._json("list", "counters", "table", "inet", table)
+        except KernelError:
+            return {}
+        found = (each["counter"] for each in listed if "counter" in each)
+        return {counter["name"]: counter["packets"] for counter in found}
+
+    def set_size(self, table: str, name: str) -> int:
+        """How many elements a set holds; 0 when it is not there."""
+        try:
+            listed = self._json("list", "set", "inet", table, name)
+        except KernelError:
+            return 0
+        return sum(len(each["set"].get("elem", ())) for each in listed if "set" in each)
+
+    def listing(self, table: str) -> list[Any]:
+        """The whole table as nft's JSON has it; raises ``KernelError`` when it is not there."""
+        return self._json("list", "table", "inet", table)
+
+    def _json(self, *arguments: str) -> list[Any]:
+        listed: list[Any] = json.loads(self._run(["-j", *arguments], ""))["nftables"]
+        return listed
+
+    def _run(self, arguments: list[str], text: str) -> str:
+        try:
+            done = subprocess.run(  # noqa: S603 - our own arguments, no shell
+                [self._nft, *arguments],
+                input=text,
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KernelError(f"nft: {error}") from error
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            what = lines[0] if lines else f"exit code {done.returncode}"
+            if "Operation not permitted" in done.stderr:
+                raise NotPermittedError(
+                    "nft may not change rules here: needs root (CAP_NET_ADMIN)"
+                )
+            raise KernelError(f"nft: {what.removeprefix('/dev/stdin:')}")
+        return done.stdout
