@@ -1,11 +1,12 @@
-"""A netfilter queue by the netfilterqueue package, with what the package leaves out.
+"""A netfilter queue: opened by the netfilterqueue package, read and answered here.
 
-The package sets neither the queue's flags nor a copy range above 4 KiB; both are messages on
-its own descriptor (it must be that one: the kernel checks whose queue it is). It reads until
-nothing waits, which under a flood is never; here it is given a reader with a budget, so that
-other queues and other work have their turn.
+What a verdict costs is the system call that carries it, in which the kernel sends the packet
+on its way. The package makes one for every packet; here the verdicts of all packets that wait
+go in one message after the other in a single call, which is 1.3 times as fast
+(bench/agent). Nor does the package set the queue's flags or a copy range above 4 KiB: those
+are messages on its descriptor, as it must be: the kernel checks whose queue it is.
 
-Message layout: linux/netfilter/nfnetlink_queue.h, linux/netlink.h.
+Message layout: linux/netlink.h, linux/netfilter/nfnetlink.h and nfnetlink_queue.h.
 """
 
 import os
@@ -13,57 +14,85 @@ import socket
 import struct
 import warnings
 from collections.abc import Callable
-from errno import EAGAIN
+from errno import ENOBUFS
 
 from netfilterqueue import NetfilterQueue, Packet
 
 from knp_py.errors import KernelError, NotPermittedError
 
 _NETLINK_NETFILTER = 12
-_CONFIG = 3 << 8 | 2  # NFNL_SUBSYS_QUEUE, NFQNL_MSG_CONFIG
+_VERDICT, _CONFIG = 3 << 8 | 1, 3 << 8 | 2  # NFNL_SUBSYS_QUEUE, NFQNL_MSG_*
 _REQUEST, _ACK = 1, 4
-_NLMSG_ERROR = 2
+_PACKET, _ERROR = struct.pack("=H", 3 << 8), struct.pack("=H", 2)
+_PAYLOAD_TYPE = struct.pack("=H", 10)
+_KERNEL = (0, 0)
+_MOST_SUFFIXES = 1024
 _PARAMS, _MASK, _FLAGS = 2, 4, 5  # NFQA_CFG_*
 _FAIL_OPEN, _GSO = 1, 4  # NFQA_CFG_F_*
 _COPY_PACKET = 2
 _METADATA = 1024  # bytes that a message may have besides the packet
 _SOCKET_BUFFER = 8 * 1024 * 1024
-_TYPE = struct.Struct("=4xH").unpack_from
+_ID = slice(24, 28)  # behind the netlink, netfilter and attribute headers
+_FIRST = 32  # where the attributes behind the packet's header begin
+_PAYLOAD = 10
+_MARK_HEADER = struct.pack("=HH", 8, 3)
+_HEADER = struct.Struct("=HH").unpack_from
 _RESULT = struct.Struct("=16xi").unpack_from
+_ACCEPT = 1
 BUDGET = 64  # packets at a time
+
+Answer = Callable[[int, bytes], int]
 
 
 class KernelQueue:
     """Queue ``number`` of this network namespace, bound by us.
 
-    ``copy`` bytes of every packet reach ``callback``, which may be called before this returns;
+    ``answer`` gets a packet's mark and bytes and returns the mark that its verdict carries: the
+    packet goes on in the rules with that, so what is denied is dropped by them. It may be
+    called before this returns and must not raise. ``copy`` bytes of every packet are read;
     ``length`` packets may wait. ``fail_open`` lets packets pass when more would; ``whole``
     leaves packets together that the network card is to cut up, which SCTP needs and a reader
-    of streams cannot use. Raises ``NotPermittedError`` when the number is taken.
+    of streams cannot use. ``before_release`` is called before verdicts are sent.
+
+    Raises ``NotPermittedError`` when the number is taken.
     """
 
     def __init__(
         self,
         number: int,
-        callback: Callable[[Packet], None],
+        answer: Answer,
         *,
         length: int = 4096,
         copy: int = 2048,
         fail_open: bool = False,
         whole: bool = True,
+        before_release: Callable[[], object] | None = None,
     ) -> None:
         self.number = number
+        self.packets = 0
+        self.overruns = 0  # times that the kernel had no room for a packet in our socket
+        self._answer = answer
+        self._before_release = before_release
+        self._size = copy + _METADATA
+        self._mark_at = self._payload_at = 0
+        self._results: list[int] = []
+        self._suffixes: dict[int, bytes] = {}
+        body = struct.pack(">BBH", socket.AF_UNSPEC, 0, number)
+        header = struct.pack("=IHHII", 40, _VERDICT, _REQUEST, 0, 0)
+        self._prefix = header + body + struct.pack("=HH", 12, 2) + struct.pack(">I", _ACCEPT)
         self._queue = NetfilterQueue()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a smaller buffer is no reason to stop
-                self._queue.bind(number, callback, max_len=length, sock_len=_SOCKET_BUFFER)
+                self._queue.bind(number, self._early, max_len=length, sock_len=_SOCKET_BUFFER)
         except OSError as error:
             raise NotPermittedError(
                 f"queue {number} could not be opened: another process has it, or this one may not"
                 f" (needs root, CAP_NET_ADMIN): {error}"
             ) from error
-        self._reader = _Reader(self._queue.get_fd(), copy + _METADATA)
+        self._socket = socket.fromfd(
+            self._queue.get_fd(), socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER
+        )
         flags = (_FAIL_OPEN if fail_open else 0) | (_GSO if whole else 0)
         self._configure(
             _attribute(_MASK, struct.pack(">I", _FAIL_OPEN | _GSO))
@@ -73,57 +102,89 @@ class KernelQueue:
 
     def fileno(self) -> int:
         """Readable when packets wait."""
-        return int(self._queue.get_fd())
+        return self._socket.fileno()
 
     def drain(self) -> None:
-        """Hand waiting packets to the callback, at most ``BUDGET`` of them."""
-        self._reader.left = BUDGET
-        self._queue.run_socket(self._reader)  # type: ignore[arg-type]  # it only calls recv
+        """Answer the packets that wait, at most ``BUDGET`` of them: each exactly once."""
+        receive, read = self._socket.recv, self._read
+        verdicts: list[bytes] = []
+        try:
+            for _ in range(BUDGET):
+                try:
+                    read(receive(self._size, socket.MSG_DONTWAIT), verdicts)
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno != ENOBUFS:
+                        raise
+                    self.overruns += 1
+        finally:
+            if verdicts:
+                self.packets += len(verdicts)
+                if self._before_release is not None:
+                    self._before_release()
+                self._socket.sendto(b"".join(verdicts), _KERNEL)
 
     def close(self) -> None:
         """Give the number back. What still waits is dropped by the kernel."""
         self._queue.unbind()
-        self._reader.close()
+        self._socket.close()
+
+    def _read(self, data: bytes, verdicts: list[bytes]) -> None:
+        """One message of the kernel; its verdict, if it brings a packet, goes on the list."""
+        mark_at, payload_at = self._mark_at, self._payload_at
+        # Nearly every message looks like the one before: the same attributes at the same place.
+        if (
+            data[payload_at - 2 : payload_at] != _PAYLOAD_TYPE
+            or data[mark_at - 4 : mark_at] != _MARK_HEADER
+            or data[4:6] != _PACKET
+        ):
+            if data[4:6] != _PACKET:
+                if data[4:6] == _ERROR:
+                    self._results.append(-_RESULT(data)[0])
+                return
+            mark_at, payload_at = self._find(data)
+        mark = int.from_bytes(data[mark_at : mark_at + 4], "big") if mark_at else 0
+        answer = self._answer(mark, data[payload_at:] if payload_at else b"")
+        suffix = self._suffixes.get(answer)
+        if suffix is None:
+            if len(self._suffixes) >= _MOST_SUFFIXES:  # others' bits may be anything
+                self._suffixes.clear()
+            suffix = self._suffixes[answer] = _MARK_HEADER + answer.to_bytes(4, "big")
+        verdicts.append(self._prefix + data[_ID] + suffix)
+
+    def _find(self, data: bytes) -> tuple[int, int]:
+        """Where mark and payload are, 0 for what is not there. The payload comes last."""
+        mark_at = payload_at = 0
+        at = _FIRST
+        while at + 4 <= len(data):
+            length, kind = _HEADER(data, at)
+            if kind == _PAYLOAD:
+                payload_at = at + 4
+                break
+            if kind == 3:
+                mark_at = at + 4
+            at += max(4, length + 3 & ~3)
+        self._mark_at, self._payload_at = mark_at, payload_at
+        return mark_at, payload_at
+
+    def _early(self, packet: Packet) -> None:
+        """A packet that came while the package was still opening the queue."""
+        packet.set_mark(self._answer(packet.get_mark(), packet.get_payload()))
+        packet.accept()
 
     def _configure(self, attributes: bytes) -> None:
         body = struct.pack(">BBH", socket.AF_UNSPEC, 0, self.number) + attributes
         header = struct.pack("=IHHII", 16 + len(body), _CONFIG, _REQUEST | _ACK, 0, 0)
-        self._reader.results.clear()
-        self._reader.send(header + body)
-        while not self._reader.results:  # packets may lie before the kernel's answer
+        self._results.clear()
+        self._socket.sendto(header + body, _KERNEL)
+        while not self._results:  # packets may lie before the kernel's answer
             self.drain()
-        error = self._reader.results.pop()
+        error = self._results.pop()
         if error:
-            raise KernelError(f"queue {self.number}: its settings were refused: {os.strerror(error)}")
-
-
-class _Reader:
-    """What the package reads from: as many messages as it may, results of ours kept out."""
-
-    def __init__(self, descriptor: int, size: int) -> None:
-        self._socket = socket.fromfd(
-            descriptor, socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER
-        )
-        self._recv = self._socket.recv
-        self._size = size
-        self.left = 0
-        self.results: list[int] = []
-
-    def send(self, message: bytes) -> None:
-        self._socket.sendto(message, (0, 0))
-
-    def recv(self, _size: int) -> bytes:
-        if not self.left:
-            raise BlockingIOError(EAGAIN, "that was all for now")
-        self.left -= 1
-        data = self._recv(self._size, socket.MSG_DONTWAIT)
-        if _TYPE(data)[0] == _NLMSG_ERROR:
-            self.results.append(-_RESULT(data)[0])
-            return b""
-        return data
-
-    def close(self) -> None:
-        self._socket.close()
+            raise KernelError(
+                f"queue {self.number}: its settings were refused: {os.strerror(error)}"
+            )
 
 
 def _attribute(kind: int, payload: bytes) -> bytes:

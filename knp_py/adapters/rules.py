@@ -1,0 +1,93 @@
+"""Our rules in the kernel, whichever way packets get to the queue there."""
+
+import re
+from typing import Any
+
+from knp_py.adapters.iptables import QueueRules
+from knp_py.adapters.nft import Nft
+from knp_py.errors import NotPermittedError
+
+_SCRATCH = "knp_scratch"
+_NATIVE = f"table inet {_SCRATCH} {{ chain c {{ queue num 1\n}}\n}}\n"
+_CONNTRACK = f"table inet {_SCRATCH} {{ chain c {{ ct mark set 1\n}}\n}}\n"
+_COMMENT = re.compile(r"knp packet 0x([0-9a-f]+) connection 0x([0-9a-f]+)")
+
+
+class Rules:
+    """One agent's table and, where nftables cannot queue, its iptables chain.
+
+    Raises ``NotPermittedError`` naming what is missing, before anything has been changed.
+    """
+
+    def __init__(self, table: str, chain: str) -> None:
+        self._table = table
+        self._nft = Nft()
+        self._nft.tables()  # says so when this is not allowed
+        if not self._nft.accepts(_CONNTRACK):
+            raise NotPermittedError("the kernel's nftables has no conntrack marks (CONFIG_NFT_CT)")
+        self.native = self._nft.accepts(_NATIVE)
+        self._queue_rules = None if self.native else QueueRules(chain)
+        self._queue_text = ""
+
+    @property
+    def how(self) -> str:
+        """The way to the queue, for the log."""
+        return "nftables queue" if self.native else "iptables NFQUEUE"
+
+    def apply(self, ruleset: str) -> None:
+        """One nftables transaction."""
+        self._nft.apply(ruleset)
+
+    def apply_queue(self, text: str) -> None:
+        """The queue step, for kernels without nftables' own."""
+        self._queue_text = text
+        if self._queue_rules is not None:
+            self._queue_rules.apply(text)
+
+    def restore_queue(self) -> None:
+        """The queue step once more."""
+        self.apply_queue(self._queue_text)
+
+    def complete(self) -> bool:
+        """Whether all of it is there, as far as a look from outside tells."""
+        if not self._nft.has_table(self._table):
+            return False
+        return self._queue_rules is None or self._queue_rules.complete()
+
+    def remove(self, ruleset: str) -> None:
+        """The table by one transaction, then the queue step."""
+        self._nft.apply(ruleset)
+        if self._queue_rules is not None:
+            self._queue_rules.remove()
+
+    def counters(self) -> dict[str, int]:
+        """Packets by named counter."""
+        return dict(self._nft.counters(self._table))
+
+    def set_size(self, name: str) -> int:
+        """How many elements a set holds."""
+        return self._nft.set_size(self._table, name)
+
+    def refuse_overlap(self, packet: int, connection: int) -> None:
+        """Raise ``NotPermittedError`` if another agent's table uses some of these mark bits."""
+        for name in self._nft.tables():
+            if name == self._table or not name.startswith("knp"):
+                continue
+            found = _COMMENT.search(_comment(self._nft.listing(name)))
+            if found is None:
+                continue
+            theirs = int(found[1], 16), int(found[2], 16)
+            if theirs[0] & packet or theirs[1] & connection:
+                raise NotPermittedError(
+                    f"the table {name} of another agent uses the same mark bits: give this one"
+                    " other --mark-mask, --generation-mask and --connmark-mask"
+                )
+
+
+def _comment(listing: list[Any]) -> str:
+    """The comment that the table's chain ``about`` carries."""
+    for each in listing:
+        rule = each.get("rule", {})
+        if rule.get("chain") == "about":
+            return str(rule.get("comment", ""))
+    return ""

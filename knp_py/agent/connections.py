@@ -1,0 +1,50 @@
+"""Connections that a learned name opened: which grants, for judging them again (strict mode).
+
+A name's end does not cut what it opened (semantics §5), so the grants outlive the names here:
+by the connection's own tuple, the longest unused going first when there are too many.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+from knp_py.model.decision import NameGrant
+
+Tuple = tuple[int, int, int, int, int]
+"""Source and destination address, protocol, source and destination port."""
+
+MOST = 65_536
+
+
+class NamedConnections:
+    """A bounded map from tuple to grants."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._grants: OrderedDict[Tuple, tuple[NameGrant, ...]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many connections are known."""
+        return len(self._grants)
+
+    def put(self, connection: Tuple, grants: tuple[NameGrant, ...]) -> None:
+        """This connection was accepted by these."""
+        self._grants[connection] = grants
+        self._grants.move_to_end(connection)
+        if len(self._grants) > self._most:
+            self._grants.popitem(last=False)
+
+    def get(self, connection: Tuple) -> tuple[NameGrant, ...]:
+        """The grants that opened it; none when no name did or it is not known any more."""
+        found = self._grants.get(connection, ())
+        if found:
+            self._grants.move_to_end(connection)
+        return found
+
+    def dump(self) -> Iterator[tuple[Tuple, tuple[NameGrant, ...]]]:
+        """Everything, longest unused first."""
+        return iter(list(self._grants.items()))
+
+    def restore(self, entries: Iterable[tuple[Tuple, tuple[NameGrant, ...]]]) -> None:
+        """Take back what ``dump`` gave."""
+        for connection, grants in entries:
+            self.put(connection, grants)

@@ -1,0 +1,308 @@
+"""From a queued packet to its verdict: the one place that gives exactly one, on every path.
+
+Runs on the packet thread, which alone touches the engine. Whatever goes wrong inside is
+counted and said, and the packet gets what the fail mode says (semantics §7); what a packet
+*is*, however broken, is never such an error but judged (semantics §5).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from knp_py.agent.connections import NamedConnections
+from knp_py.agent.held import HeldNames
+from knp_py.agent.marks import Ask, Deed, Marks
+from knp_py.agent.metrics import Metrics
+from knp_py.agent.ports import Timer
+from knp_py.agent.shadow import Shadow
+from knp_py.agent.verdictlog import VerdictLog, Which
+from knp_py.engine.evaluate import PolicyEngine
+from knp_py.engine.live import LiveDatapath, Said
+from knp_py.engine.snapshot import Snapshot
+from knp_py.model.decision import Decision, Ruling, Verdict
+from knp_py.model.packet import Packet, Proto
+from knp_py.model.policy import Direction, Tier
+from knp_py.verdicts.record import FlowFacts
+
+# Protocols whose tuples the rules can remember: those with a port to be found by.
+_REMEMBERED = frozenset({int(Proto.TCP), int(Proto.UDP), int(Proto.SCTP)})
+_FOREVER = float("inf")
+_ALLOW, _DENY = Verdict.ALLOW, Verdict.DENY
+_MOST_ANSWERS = 65_536
+_LOGGED: dict[Which, frozenset[Verdict]] = {
+    "all": frozenset(Verdict),
+    "deny": frozenset(Verdict) - {_ALLOW},
+    "none": frozenset(),
+}
+
+_NO_IDENTITY = Ruling(
+    False,
+    Direction.EGRESS,
+    Tier.DEFAULT,
+    action="Deny",
+    reason="the address is in this node's pod network and no known pod has it: fail-closed denies",
+)
+
+
+class Mode(NamedTuple):
+    """How the agent answers, besides what policy says."""
+
+    fail_open: bool = True
+    dry_run: bool = False
+    remember: bool = True
+    strict: bool = False
+
+
+class World(NamedTuple):
+    """What packets are judged by. ``networks`` are this node's pod networks, as ranges."""
+
+    snapshot: Snapshot
+    generation: int
+    networks: tuple[tuple[int, int], ...] = ()
+
+
+class _Answer(NamedTuple):
+    """What a decision means for the mark, and the cell that counts it."""
+
+    decision: Decision
+    deed: int
+    cell: list[int]
+
+
+class Judge:
+    """Answers packets; see ``answer``. ``load`` puts another world in force."""
+
+    def __init__(
+        self,
+        datapath: LiveDatapath,
+        marks: Marks,
+        mode: Mode,
+        *,
+        metrics: Metrics,
+        log: VerdictLog,
+        timer: Timer,
+        complain: Callable[[Exception], object],
+        shadow: Shadow | None = None,
+        connections: NamedConnections | None = None,
+        logged: Which = "deny",
+    ) -> None:
+        self.on_probe: Callable[[bytes], object] = bool
+        self._datapath = datapath
+        self._mode = mode
+        self._metrics = metrics
+        self._log = log
+        self._logged = _LOGGED[logged] if shadow is None else frozenset()
+        self._timer = timer
+        self._complain = complain
+        self._shadow = shadow
+        self._connections = connections
+        self._held = HeldNames(datapath.engine.names)
+        self._held_engine = PolicyEngine(self._held)
+        self._marks = marks
+        self._world = World(datapath.engine.snapshot, 0)
+        self._answers: dict[int, _Answer] = {}
+        self._keep, self._mask = marks.keep, marks.verdict
+        self._shift = marks.shift
+        self._handlers: dict[int, Callable[[bytes, float], int]] = {
+            Ask.JUDGE: self._judge,
+            Ask.AGAIN: self._again,
+            Ask.UNTRACKED: self._untracked,
+            Ask.JUDGE_DNS: self._judge_dns,
+            Ask.DNS_QUERY: self._query,
+            Ask.DNS_ANSWER: self._reply,
+            Ask.PROBE: self._probe,
+        }
+        self._marked: dict[int, int] = {}
+        self._stamp()
+
+    def load(self, world: World) -> None:
+        """Judge by this world from now on; its verdicts carry its generation."""
+        self._world = world
+        self._datapath.load(world.snapshot)
+        self._held_engine.load(world.snapshot)
+        self._answers = {}
+        self._stamp()
+
+    def _stamp(self) -> None:
+        marks = self._marks
+        number = marks.packet_generation(max(1, self._world.generation))
+        self._marked = {int(deed): marks.bits(deed) | number for deed in Deed}
+        self._marked[0] = 0  # nothing decided: the packet had been allowed before
+        closed = not (self._mode.fail_open or self._mode.dry_run)
+        failed = self._marked[Deed.DENY if closed else Deed.ACCEPT]
+        judged = (Ask.JUDGE, Ask.AGAIN, Ask.UNTRACKED, Ask.JUDGE_DNS)
+        self._failed = {int(ask): failed for ask in judged}
+
+    def answer(self, mark: int, data: bytes) -> int:
+        """The mark that carries the verdict on a packet: other users' bits as they came.
+
+        ``mark`` is what the rules put on it, ``data`` its bytes from the IP header on. Never
+        raises, whatever is in it and whatever goes wrong.
+        """
+        keep = mark & self._keep
+        ask = (mark & self._mask) >> self._shift
+        try:
+            started = self._timer.monotonic_ns()
+            deed = self._handlers[ask](data, self._timer.now())
+            self._metrics.observe(self._timer.monotonic_ns() - started)
+            return keep | self._marked[deed]
+        except Exception as error:  # noqa: BLE001 - whatever it is, the packet gets a verdict
+            self._metrics.internal_errors[0] += 1
+            self._complain(error)
+            return keep | self._failed.get(ask, 0)
+
+    # -- questions ---------------------------------------------------------------------
+
+    def _judge(self, data: bytes, now: float) -> int:
+        found = self._datapath.first(data, now)
+        if found is None:
+            return self._unreadable()
+        packet, decision = found
+        return self._conclude(packet, decision)
+
+    def _judge_dns(self, data: bytes, now: float) -> int:
+        flow = self._datapath.told(data, now, Said.BEGINS)
+        if flow is None:
+            return self._unreadable()
+        key = flow.key
+        packet = Packet(key.src, key.dst, key.protocol, key.sport, key.dport)
+        return self._conclude(packet, flow.decision)
+
+    def _untracked(self, data: bytes, now: float) -> int:
+        flow = self._datapath.told(data, now, Said.NOTHING)
+        if flow is None:
+            return self._unreadable()
+        key = flow.key
+        packet = Packet(key.src, key.dst, key.protocol, key.sport, key.dport)
+        # Conntrack keeps no mark for it and the rules do not know its direction.
+        return self._conclude(packet, flow.decision, remember=False)
+
+    def _again(self, data: bytes, now: float) -> int:
+        """Strict mode: a connection accepted before the last change (semantics §5)."""
+        found = self._datapath.first(data, now)
+        if found is None:
+            return self._unreadable()
+        packet, decision = found
+        if decision.verdict is not _ALLOW and decision.named and self._connections is not None:
+            grants = self._connections.get(_tuple(packet))
+            if grants:
+                with self._held.granting(grants):
+                    decision = self._held_engine.judge(packet, now)
+        return self._conclude(packet, decision, again=True)
+
+    def _query(self, data: bytes, now: float) -> int:
+        self._datapath.told(data, now, Said.FORWARD)
+        return 0
+
+    def _reply(self, data: bytes, now: float) -> int:
+        self._datapath.told(data, now, Said.BACK)
+        return 0
+
+    def _probe(self, data: bytes, now: float) -> int:
+        del now
+        self.on_probe(data)
+        return 0
+
+    # -- answers -----------------------------------------------------------------------
+
+    def _unreadable(self) -> int:
+        """No readable IP header: dropped in both fail modes (semantics §5)."""
+        self._metrics.unreadable[0] += 1
+        return Deed.ACCEPT if self._mode.dry_run else Deed.DENY
+
+    def _conclude(
+        self, packet: Packet, decision: Decision, *, remember: bool = True, again: bool = False
+    ) -> int:
+        """The deed for a decision; counts it, logs it."""
+        known = self._answers.get(id(decision))
+        if known is None or known.decision is not decision:
+            known = self._answer(packet, decision)
+        given, deed, cell = known
+        cell[0] += 1
+        if given.grants and self._connections is not None:
+            self._connections.put(_tuple(packet), given.grants)
+        if given.verdict in self._logged:
+            self._write(packet, given, again=again)
+        if self._shadow is not None:
+            other = self._shadow.judge(packet, self._timer.now())
+            if other.verdict is not given.verdict:
+                self._metrics.shadow_differences[0] += 1
+                self._write(packet, given, again=again, other=other)
+        if not remember and deed in {Deed.ACCEPT_REMEMBER, Deed.DENY_REMEMBER}:
+            return deed - 1
+        return deed
+
+    def _answer(self, packet: Packet, decision: Decision) -> _Answer:
+        mode = self._mode
+        given = decision
+        if decision.unidentified and not mode.fail_open and self._is_ours(decision.unidentified):
+            given = Decision(
+                _DENY, None, None, _NO_IDENTITY, _NO_IDENTITY.reason, (), _FOREVER,
+                decision.unidentified,
+            )  # fmt: skip
+        allowed = given.verdict is _ALLOW
+        remember = (
+            mode.remember
+            and not given.unidentified
+            and given.valid_until == _FOREVER
+            and packet.protocol in _REMEMBERED
+        )
+        if allowed:
+            deed = Deed.ACCEPT_REMEMBER if remember else Deed.ACCEPT
+        elif mode.dry_run:
+            deed = Deed.ACCEPT
+        else:
+            # A denial that a name could undo is given anew each time: one may be learned next.
+            deed = Deed.DENY_REMEMBER if remember and not given.named else Deed.DENY
+        answer = _Answer(given, int(deed), self._metrics.verdict_cell(given))
+        if given is decision:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers = {}
+            self._answers[id(decision)] = answer
+        return answer
+
+    def _is_ours(self, addresses: Sequence[int]) -> bool:
+        return any(
+            first <= address <= last
+            for address in addresses
+            for first, last in self._world.networks
+        )
+
+    def _facts(self, packet: Packet) -> FlowFacts:
+        snapshot = self._world.snapshot
+        source, target = snapshot.pod_at(packet.src), snapshot.pod_at(packet.dst)
+        service = None if target is not None else snapshot.service_at(packet.dst)
+        now = self._timer.now()
+        names = (
+            () if source is None else self._datapath.engine.names.names(source, packet.dst, now)
+        )
+        return FlowFacts(
+            ts_ns=self._timer.wall_ns(),
+            id=self._metrics.next_id(),
+            src=packet.src,
+            dst=packet.dst,
+            protocol=packet.protocol,
+            sport=packet.sport,
+            dport=packet.dport,
+            src_pod=None if source is None else source.key,
+            dst_pod=None if target is None else target.key,
+            octets=packet.wire_len,
+            names=names,
+            note=packet.problem,
+            service=None if service is None else service.key,
+        )
+
+    def _write(
+        self, packet: Packet, decision: Decision, *, again: bool, other: Decision | None = None
+    ) -> None:
+        self._log.log(
+            decision,
+            self._facts(packet),
+            enforced=not (self._mode.dry_run and decision.verdict is _DENY),
+            shadow=other,
+            again=again,
+            generation=self._world.generation,
+        )
+
+
+def _tuple(packet: Packet) -> tuple[int, int, int, int, int]:
+    return packet.src, packet.dst, packet.protocol, packet.sport, packet.dport

@@ -1,0 +1,131 @@
+"""From changes of objects to a world in force: sets and generation in the kernel, then judging.
+
+Runs on the main thread. The order of a change keeps every promise: first one kernel
+transaction (sets, generation, nothing remembered any more), then the packet thread gets the
+snapshot. A verdict given between the two is of the old world and carries its generation, so
+that the rules obey it once and do not remember it.
+"""
+
+from collections.abc import Callable, Iterable
+
+from knp_py.agent.judge import World
+from knp_py.agent.ports import Kernel
+from knp_py.agent.ruleset import Layout, Members, Range, install, update
+from knp_py.engine.snapshot import EMPTY, Snapshot
+from knp_py.engine.state import ClusterState
+from knp_py.errors import KernelError
+from knp_py.model.changes import Change
+from knp_py.model.net import parse_cidr
+from knp_py.model.objects import Pod
+
+
+class WorldKeeper:
+    """Keeps the cluster's state and puts what follows from it in force.
+
+    ``node`` is this node's name, None when every pod counts as being here. ``load`` is given
+    each new world once the kernel is ready for it. ``sweep`` clears the generations of other
+    times from the connections' marks.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        kernel: Kernel,
+        *,
+        node: str | None,
+        load: Callable[[World], object],
+        sweep: Callable[[], object],
+    ) -> None:
+        self.snapshot: Snapshot = EMPTY
+        self.members = Members()
+        self.generation = 0
+        self._layout = layout
+        self._kernel = kernel
+        self._node = node
+        self._load = load
+        self._sweep = sweep
+        self._state = ClusterState()
+        self._behind = True  # the kernel does not have what we have
+
+    def prepare(self, changes: Iterable[Change]) -> World:
+        """Take in what there is at first. Nothing is in force yet."""
+        self._state.apply_all(changes)
+        self.snapshot = self._state.snapshot()
+        self.members = members_of(self.snapshot, self._node)
+        self.generation = 1
+        return self._world()
+
+    def install(self) -> None:
+        """Put the whole table in force, as it should be now; raises ``KernelError``."""
+        self._kernel.apply(install(self._layout, self.members, self.generation))
+        self._behind = False
+
+    def change(self, changes: Iterable[Change]) -> bool:
+        """Put changes in force; whether anything is different now.
+
+        Raises ``KernelError`` when the kernel refused: then the old world goes on, and the
+        next call, or ``heal``, tries to put the whole table in force.
+        """
+        self._state.apply_all(changes)
+        snapshot = self._state.snapshot()
+        if snapshot is self.snapshot and not self._behind:
+            return False
+        members = members_of(snapshot, self._node)
+        generation = self.generation + 1
+        if self._layout.strict and self._layout.marks.wraps(generation):
+            self._sweep()
+        before = self.members
+        self.snapshot, self.members, self.generation = snapshot, members, generation
+        if self._behind:
+            self.install()
+        else:
+            try:
+                self._kernel.apply(update(self._layout, before, members, generation))
+            except KernelError:
+                # Perhaps somebody removed our table. Whole, it does not depend on what was.
+                self._behind = True
+                self.install()
+        self._load(self._world())
+        return True
+
+    def heal(self) -> None:
+        """The rules are not what they should be: put all of them in force again."""
+        self.generation += 1
+        self._behind = True
+        self.install()
+        self._load(self._world())
+
+    def _world(self) -> World:
+        return World(self.snapshot, self.generation, tuple(sorted(self.members.local)))
+
+
+def members_of(snapshot: Snapshot, node: str | None) -> Members:
+    """The rules' sets: pods of ``node`` that some policy selects, its other pods, its networks."""
+    managed: set[int] = set()
+    unselected: set[int] = set()
+    for pod in snapshot.pods.values():
+        if not is_here(pod, node):
+            continue
+        for address in pod.ips:
+            end = snapshot.endpoints.get(address)
+            if end is None or end.pod.uid != pod.uid:
+                continue  # another pod has the address now
+            profile = snapshot.profiles[end.identity]
+            (managed if profile.egress or profile.ingress else unselected).add(address)
+    return Members(frozenset(managed), frozenset(unselected), frozenset(_networks(snapshot, node)))
+
+
+def is_here(pod: Pod, node: str | None) -> bool:
+    """Whether the pod is one of this node's, with addresses of its own."""
+    return pod.resolves and (node is None or pod.node == node)
+
+
+def _networks(snapshot: Snapshot, node: str | None) -> Iterable[Range]:
+    if node is None:
+        nodes = list(snapshot.nodes.values())
+    else:
+        own = snapshot.nodes.get(node)
+        nodes = [] if own is None else [own]
+    for each in nodes:
+        for text in each.pod_cidrs:
+            yield from parse_cidr(text).ranges
