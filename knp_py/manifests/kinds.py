@@ -83,23 +83,34 @@ class _Seen:
 
 
 class Unread:
-    """Documents of kinds that are not read: one warning a kind, never silence."""
+    """Documents of kinds that are not read: one warning a kind, never silence.
+
+    ``seen`` is by version and kind.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self.seen: dict[tuple[str, str], _Seen] = {}
 
     def add(self, version: str, kind: str, origin: Origin, name: str) -> None:
         """Count one document."""
-        seen = self._seen.get((version, kind))
+        seen = self.seen.get((version, kind))
         if seen is None:
-            seen = self._seen[version, kind] = _Seen(origin, name)
+            seen = self.seen[version, kind] = _Seen(origin, name)
         seen.count += 1
+
+    def merge(self, other: "Unread") -> None:
+        """Count all that another has counted, after one's own."""
+        for (version, kind), theirs in other.seen.items():
+            mine = self.seen.get((version, kind))
+            if mine is None:
+                mine = self.seen[version, kind] = _Seen(theirs.origin, theirs.name)
+            mine.count += theirs.count
 
     def warnings(self) -> list[Problem]:
         """One line a kind, policies first."""
         lines = [
             (_reason(version, kind), version, kind, seen)
-            for (version, kind), seen in self._seen.items()
+            for (version, kind), seen in self.seen.items()
         ]
         lines.sort(key=lambda line: (line[0][0], line[2], line[1]))
         return [

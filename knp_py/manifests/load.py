@@ -1,243 +1,220 @@
-"""Documents to objects: all that is wrong is said, nothing is skipped silently."""
+"""Parts put together: objects that stand twice, and what follows from all of them.
 
-from collections.abc import Callable, Iterable
-from typing import Any
+All that is wrong is said, nothing is skipped silently. ``load`` is for an input that is read
+once, ``Assembly`` for one that changes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby
+from typing import NamedTuple
 
 import msgspec
 
-from knp_py.manifests.adminpolicy import read_admin_policy, read_baseline_policy
-from knp_py.manifests.clusterobjects import read_namespace, read_node, read_service
-from knp_py.manifests.clusterpolicy import read_cluster_policy
 from knp_py.manifests.document import Document
-from knp_py.manifests.entries import UNREADABLE, Entry, Unpacker, syntax
-from knp_py.manifests.fields import Fields
-from knp_py.manifests.kinds import KINDS, Unread, is_read
+from knp_py.manifests.kinds import Unread
 from knp_py.manifests.madeup import MadeUp
-from knp_py.manifests.metadata import read_metadata
-from knp_py.manifests.mismatch import mismatches, repeated_keys
-from knp_py.manifests.networkpolicy import read_network_policy
-from knp_py.manifests.pods import Identity, controller_of, identify, read_pod
-from knp_py.manifests.problems import Problem, Report, quote
-from knp_py.manifests.sandboxes import read_claim, read_sandbox, read_template, read_warm_pool
-from knp_py.manifests.sharing import Sharing
+from knp_py.manifests.problems import Problem
+from knp_py.manifests.reading import Part, PartReader, Thing
+from knp_py.manifests.sandboxes import SandboxTemplate
 from knp_py.manifests.standins import Source, add_stand_ins
-from knp_py.manifests.syntax import bad_label_name, bad_subdomain
-from knp_py.manifests.typed import (
-    ClaimDoc,
-    ControllerDoc,
-    CronJobDoc,
-    NamespaceDoc,
-    NodeDoc,
-    PodDoc,
-    SandboxDoc,
-    ServiceDoc,
-    WarmPoolDoc,
-    WorkloadDoc,
-)
-from knp_py.manifests.workloads import (
-    RealPods,
-    read_controller,
-    read_cron_job,
-    read_job,
-    workload_reader,
-)
-from knp_py.model.changes import ClusterObject
-from knp_py.model.objects import Origin, Pod
+from knp_py.manifests.workloads import RealPods
+from knp_py.model.changes import ClusterObject, Key, same
+from knp_py.model.objects import Pod
 from knp_py.model.policy import NetworkPolicy
 
 
 class LoadResult(msgspec.Struct, frozen=True):
-    """``problems`` are errors: the objects they are about are missing from ``objects``.
+    """``problems`` are errors: the objects they are about are missing from ``by_key``.
 
     ``warnings`` should reach the user; ``notes`` are for whoever asks for more.
     ``controllers`` names what owns a NetworkPolicy (its key → ``Kind name`` in its
     namespace): with that object it is garbage-collected.
     """
 
-    objects: list[ClusterObject]
+    by_key: dict[Key, ClusterObject]
     problems: list[Problem]
     warnings: list[Problem]
     notes: list[Problem]
     controllers: dict[str, str] = {}
 
+    @property
+    def objects(self) -> list[ClusterObject]:
+        """Those of documents in their order, then what follows from them."""
+        return list(self.by_key.values())
+
 
 def load(documents: Iterable[Document]) -> LoadResult:
     """Every object the documents hold or stand for. Never raises for what they contain."""
-    loader = _Loader()
-    for document in documents:
-        loader.add(document)
-    return loader.finish()
+    reader = PartReader()
+    files = groupby(documents, key=lambda document: document.origin.source)
+    return Assembly().assemble([reader.read(of_one_file) for _, of_one_file in files])
 
 
-class _Typed(msgspec.Struct, frozen=True):
-    """How a kind is read whose other fields are skipped: its type, its rule for names."""
+class Repeat(NamedTuple):
+    """Something that stands twice: in which parts (their indexes), and the line about it.
 
-    doc: type[Any]
-    rule: Callable[[str], str | None]
-    read: Callable[[Any, Identity, Report, Sharing], ClusterObject | Source]
+    When both say the same, the line is a warning and the first one counts.
+    """
 
-
-_TYPED: dict[str, _Typed] = {
-    "Pod": _Typed(PodDoc, bad_subdomain, read_pod),
-    "Namespace": _Typed(NamespaceDoc, bad_label_name, read_namespace),
-    "Node": _Typed(NodeDoc, bad_subdomain, read_node),
-    "Service": _Typed(ServiceDoc, bad_label_name, read_service),
-    **{
-        kind: _Typed(WorkloadDoc, bad_subdomain, workload_reader(kind))
-        for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
-    },
-    "ReplicationController": _Typed(ControllerDoc, bad_subdomain, read_controller),
-    "Job": _Typed(WorkloadDoc, bad_subdomain, read_job),
-    "CronJob": _Typed(CronJobDoc, bad_subdomain, read_cron_job),
-    "Sandbox": _Typed(SandboxDoc, bad_subdomain, read_sandbox),
-    "SandboxWarmPool": _Typed(WarmPoolDoc, bad_subdomain, read_warm_pool),
-    "SandboxClaim": _Typed(ClaimDoc, bad_subdomain, read_claim),
-}
-
-_POLICIES = {
-    "NetworkPolicy": read_network_policy,
-    "ClusterNetworkPolicy": read_cluster_policy,
-    "AdminNetworkPolicy": read_admin_policy,
-    "BaselineAdminNetworkPolicy": read_baseline_policy,
-}
+    first: int
+    again: int
+    differs: bool
+    line: Problem
 
 
-class _Loader:
+def merge(parts: Sequence[Part]) -> tuple[dict[Key, Thing], list[Repeat]]:
+    """What all parts hold, the first of each key, and every further one."""
+    things: dict[Key, Thing] = {}
+    total = 0
+    for part in parts:
+        things.update(part.things)
+        total += len(part.things) + len(part.repeated)
+    if len(things) == total:
+        return things, []
+    return _merge_repeats(parts)
+
+
+def _merge_repeats(parts: Sequence[Part]) -> tuple[dict[Key, Thing], list[Repeat]]:
+    things: dict[Key, Thing] = {}
+    where: dict[Key, int] = {}
+    repeats: list[Repeat] = []
+    for index, part in enumerate(parts):
+        for thing in chain(part.things.values(), part.repeated):
+            first = things.setdefault(thing.key, thing)
+            if first is thing:
+                where[thing.key] = index
+            else:
+                differs = not same(first.found, thing.found)
+                line = _line_about(first, thing, differs=differs)
+                repeats.append(Repeat(where[thing.key], index, differs, line))
+    return things, repeats
+
+
+def _line_about(first: Thing, again: Thing, *, differs: bool) -> Problem:
+    origin, place = first.found.origin, first.place
+    where = f"{origin} {place}" if place else str(origin)
+    how = "differs" if differs else "is the same"
+    message = f"stands twice and {how}; first in {where}"
+    return Problem(again.found.origin, again.label, again.place, message)
+
+
+class _Follows(NamedTuple):
+    """What follows from all parts together: objects, and what gives way to them.
+
+    ``gone`` has every source as well, ``templates`` says whether SandboxTemplates are among
+    them.
+    """
+
+    added: Mapping[Key, Pod | NetworkPolicy]
+    gone: frozenset[Key]
+    templates: bool
+    warnings: list[Problem]
+    notes: list[Problem]
+
+
+_NOTHING = _Follows({}, frozenset(), templates=False, warnings=[], notes=[])
+# What follows depends on everything but these; on NetworkPolicies where a SandboxTemplate has
+# one of its own.
+_APART = frozenset(
+    ("Namespace", "ClusterNetworkPolicy", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy")
+)
+_APART_WITHOUT_TEMPLATES = _APART | {"NetworkPolicy"}
+
+
+class Assembly:
+    """Puts parts together, again whenever some of them are others.
+
+    What follows from them is worked out anew only when something it depends on is not the
+    same as the last time, so that a policy among thousands of pods costs next to nothing.
+    """
+
     def __init__(self) -> None:
-        self._objects: list[ClusterObject] = []
-        self._sources: list[Source] = []
-        self._problems: list[Problem] = []
-        self._warnings: list[Problem] = []
-        self._notes: list[Problem] = []
-        self._unpacker = Unpacker(self._problems)
-        self._sharing = Sharing()
-        self._unread = Unread()
-        self._real = RealPods()
-        self._controllers: dict[str, str] = {}  # NetworkPolicy key → Kind name
-        self._seen: dict[tuple[str, str, str], tuple[object, Origin, str]] = {}
-        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+        self._things: dict[Key, Thing] = {}
+        self._follows = _NOTHING
 
-    def add(self, document: Document) -> None:
-        value = document.value
-        if document.optional and not (isinstance(value, dict) and "apiVersion" in value):
-            # A scenario beside the manifests it is about is understood, by `knp test`.
-            if not (isinstance(value, dict) and "steps" in value):
-                message = "no Kubernetes object; ignored"
-                self._warnings.append(Problem(document.origin, "", "", message))
-            return
-        for entry in self._unpacker.entries(document):
-            self._entry(entry)
+    def assemble(self, parts: Sequence[Part]) -> LoadResult:
+        """What the parts say, in their order. A part that comes again must be as it was."""
+        things, repeats = merge(parts)
+        odd = {index: part for index, part in enumerate(parts) if not part.plain}
+        controllers: dict[str, str] = {}
+        unread = Unread()
+        for part in odd.values():
+            unread.merge(part.unread)
+            for name, controller in part.controllers.items():
+                controllers.setdefault(name, controller)
+        if not any(part.unsettled for part in odd.values()):
+            self._follows = _NOTHING
+        elif not self._still_follows(things):
+            self._follows = _follow(things, controllers)
+        self._things = things
+        gone = self._follows.gone
+        by_key: dict[Key, ClusterObject] = {
+            key: thing.found  # type: ignore[misc]  # sources are gone
+            for key, thing in things.items()
+            if key not in gone
+        }
+        by_key.update(self._follows.added)
+        problems, warnings = _remarks(odd, repeats)
+        warnings += self._follows.warnings
+        warnings += unread.warnings()
+        return LoadResult(by_key, problems, warnings, list(self._follows.notes), controllers)
 
-    def finish(self) -> LoadResult:
-        made_up = MadeUp(self._objects, set(self._real.keys), self._warnings, self._notes)
-        add_stand_ins(made_up, self._real, self._controllers, self._sources)
-        self._warnings.extend(self._unread.warnings())
-        return LoadResult(
-            self._objects, self._problems, self._warnings, self._notes, self._controllers
-        )
+    def _still_follows(self, things: Mapping[Key, Thing]) -> bool:
+        before, follows = self._things, self._follows
+        if follows is _NOTHING:
+            return False
+        apart = _APART if follows.templates else _APART_WITHOUT_TEMPLATES
+        changed = [key for key, thing in things.items() if before.get(key) is not thing]
+        changed += before.keys() - things.keys()
+        return all(key[0] in apart for key in changed)
 
-    def _entry(self, entry: Entry) -> None:
-        if not entry.version or not entry.kind:
-            words = (("apiVersion", entry.version), ("kind", entry.kind))
-            lacking = " and ".join(key for key, word in words if not word)
-            self._report(entry).error("", f"no {lacking}: expected a Kubernetes object")
-        elif not is_read(entry.version, entry.kind):
-            self._unread.add(entry.version, entry.kind, entry.origin, entry.name)
-        elif entry.kind in _TYPED:
-            self._typed(entry, _TYPED[entry.kind])
+
+def _remarks(
+    parts: Mapping[int, Part], repeats: Iterable[Repeat]
+) -> tuple[list[Problem], list[Problem]]:
+    """Problems and warnings: each part's own, then what stands in it again."""
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    again: dict[int, list[Repeat]] = {}
+    for repeat in repeats:
+        again.setdefault(repeat.again, []).append(repeat)
+    for index in sorted(parts.keys() | again.keys()):
+        if index in parts:
+            problems += parts[index].problems
+            warnings += parts[index].warnings
+        for repeat in again.get(index, ()):
+            (problems if repeat.differs else warnings).append(repeat.line)
+    return problems, warnings
+
+
+def _follow(things: Mapping[Key, Thing], controllers: Mapping[str, str]) -> _Follows:
+    held: dict[Key, ClusterObject] = {}
+    sources: dict[Key, Source] = {}
+    real = RealPods()
+    for key, thing in things.items():
+        found = thing.found
+        if type(found) is Pod:
+            held[key] = found
+            real.add(found, thing.controller)
+        elif isinstance(found, Source):
+            sources[key] = found
         else:
-            self._field_by_field(entry)
-
-    def _typed(self, entry: Entry, typed: _Typed) -> None:
-        doc = self._decoded(entry, typed.doc)
-        if doc is None:
-            return
-        report = self._report(entry)
-        namespaced = KINDS[entry.kind].namespaced
-        who = identify(doc.metadata, report, namespaced=namespaced, rule=typed.rule)
-        if who is None:
-            return
-        found = typed.read(doc, who, report, self._sharing)
-        if report.failed or not self._first(entry, who, found):
-            return
-        if isinstance(found, Source):
-            self._sources.append(found)
-            return
-        self._objects.append(found)
-        if isinstance(found, Pod):
-            owner = controller_of(doc.metadata)
-            self._real.add(found.namespace, found.name, found.labels, owner, made_up=found.made_up)
-
-    def _decoded(self, entry: Entry, doc: type[Any]) -> Any:
-        """The entry as its type; None after reporting why not, every mismatch."""
-        try:
-            if entry.raw is None:
-                return msgspec.convert(entry.value, doc)
-            decoder = self._decoders.get(entry.kind)
-            if decoder is None:
-                decoder = self._decoders[entry.kind] = msgspec.json.Decoder(doc)
-            return decoder.decode(entry.raw)
-        except msgspec.ValidationError as error:
-            value = self._plain_value(entry)
-            if value is not UNREADABLE:
-                report = self._report(entry)
-                for path, message in mismatches(value, doc) or [("", syntax(error))]:
-                    report.error(path, message)
-        except (msgspec.DecodeError, RecursionError) as error:
-            self._report(entry).error("", syntax(error))
-        return None
-
-    def _field_by_field(self, entry: Entry) -> None:
-        """Policies, and what is one as well: their unknown fields must be seen."""
-        value = self._plain_value(entry)
-        if not isinstance(value, dict):
-            return
-        report = self._report(entry)
-        if entry.raw is not None:
-            for key in repeated_keys(bytes(entry.raw)):
-                report.error("", f"the key {quote(key)} stands twice in one object")
-        fields = Fields(report, "", value)
-        metadata = read_metadata(fields, namespaced=KINDS[entry.kind].namespaced)
-        if metadata is None:
-            return
-        who = Identity(metadata.name, metadata.namespace)
-        if entry.kind == "SandboxTemplate":
-            template = read_template(fields, metadata, self._sharing)
-            if template is not None and not report.failed and self._first(entry, who, template):
-                self._sources.append(template)
-            return
-        policy = _POLICIES[entry.kind](fields, metadata)
-        if policy is None or report.failed or not self._first(entry, who, policy):
-            return
-        self._objects.append(policy)
-        if isinstance(policy, NetworkPolicy) and metadata.controller:
-            self._controllers[policy.key] = metadata.controller
-
-    def _plain_value(self, entry: Entry) -> object:
-        if entry.raw is None:
-            return entry.value
-        return self._unpacker.decode(entry.origin, entry.place, entry.raw)
-
-    def _first(self, entry: Entry, who: Identity, thing: object) -> bool:
-        """Whether the object is new; a second of the same name is reported."""
-        key = (entry.kind, who.namespace, who.name)
-        first, origin, place = self._seen.setdefault(key, (thing, entry.origin, entry.place))
-        if first is thing:
-            return True
-        where = f"{origin} {place}" if place else str(origin)
-        report = self._report(entry)
-        if _same(first, thing):
-            report.warn("", f"stands twice and is the same; first in {where}")
-        else:
-            report.error("", f"stands twice and differs; first in {where}")
-        return False
-
-    def _report(self, entry: Entry) -> Report:
-        return Report(entry.origin, entry.label, entry.place, self._problems, self._warnings)
-
-
-def _same(a: object, b: object) -> bool:
-    """Whether two objects say the same, wherever they were read."""
-    if isinstance(a, msgspec.Struct) and isinstance(b, msgspec.Struct):
-        return bool(msgspec.structs.replace(b, origin=getattr(a, "origin", None)) == a)
-    return a == b
+            held[key] = found
+    objects = list(held.values())
+    warnings: list[Problem] = []
+    notes: list[Problem] = []
+    made_up = MadeUp(objects, set(real.keys), warnings, notes)
+    add_stand_ins(made_up, real, controllers, sources.values())
+    before, now = set(map(id, held.values())), set(map(id, objects))
+    added = {
+        (type(obj).__name__, obj.namespace, obj.name): obj
+        for obj in objects
+        if id(obj) not in before and isinstance(obj, (Pod, NetworkPolicy))
+    }
+    return _Follows(
+        added,
+        frozenset(sources).union(key for key, obj in held.items() if id(obj) not in now),
+        any(isinstance(source, SandboxTemplate) for source in sources.values()),
+        warnings,
+        notes,
+    )

@@ -24,7 +24,7 @@ from knp_py.manifests.typed import (
     WorkloadDoc,
     WorkloadSpecDoc,
 )
-from knp_py.model.objects import Origin
+from knp_py.model.objects import Origin, Pod
 from knp_py.model.selectors import LabelSelector
 
 MOST = 3
@@ -213,17 +213,10 @@ class RealPods:
         self._controlled: set[tuple[str, str, str]] = set()
         self._loose: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
 
-    def add(
-        self,
-        namespace: str,
-        name: str,
-        labels: Mapping[str, str],
-        controller: tuple[str, str] | None,
-        *,
-        made_up: bool,
-    ) -> None:
+    def add(self, pod: Pod, controller: tuple[str, str] | None) -> None:
         """Note one pod. One without status is a name taken, not somebody's real pod."""
-        self.keys.add(f"{namespace}/{name}")
+        namespace = pod.namespace
+        self.keys.add(pod.key)
         if controller is not None:
             self._controlled.add((namespace, *controller))
             # The chain's next link, also where the ReplicaSet or Job itself is not given.
@@ -231,9 +224,9 @@ class RealPods:
             above = {"ReplicaSet": "Deployment", "Job": "CronJob"}.get(kind)
             if above is not None and "-" in owner:
                 self._controlled.add((namespace, above, owner.rpartition("-")[0]))
-        elif not made_up:
-            for pair in labels.items():
-                self._loose.setdefault((namespace, *pair), []).append(labels)
+        elif not pod.made_up:
+            for pair in pod.labels.items():
+                self._loose.setdefault((namespace, *pair), []).append(pod.labels)
 
     def controlled_by(self, namespace: str, kind: str, name: str) -> bool:
         """Whether a pod says that this object controls it, itself or through another."""

@@ -11,15 +11,11 @@ import msgspec
 
 from knp_py.manifests.document import Document
 from knp_py.manifests.kinds import KINDS
-from knp_py.manifests.load import load
+from knp_py.manifests.load import Assembly
 from knp_py.manifests.problems import Problem
-from knp_py.model.changes import Change, ClusterObject, Verb
-from knp_py.model.objects import Namespace, Node
-from knp_py.model.policy import ClusterNetworkPolicy
+from knp_py.manifests.reading import Part, PartReader
+from knp_py.model.changes import Change, ClusterObject, Key, changes_between
 from knp_py.replay.scenario import Removal
-
-Key = tuple[str, str, str]
-"""Kind, namespace (empty for cluster-wide kinds) and name."""
 
 # Kinds that may follow from objects of other kinds, and those others.
 _DERIVED = frozenset({"Pod", "NetworkPolicy"})
@@ -40,6 +36,9 @@ class Timeline:
         self._suppressed: set[Key] = set()
         self._objects: dict[Key, ClusterObject] = {}
         self._unnamed = 0
+        self._reader = PartReader()
+        self._assembly = Assembly()
+        self._parts: dict[Key, tuple[Document, Part]] = {}
 
     @property
     def documents(self) -> Mapping[Key, Document]:
@@ -81,19 +80,22 @@ class Timeline:
 
     def changes(self) -> tuple[list[Change], list[Problem], list[Problem]]:
         """Changes since last time, problems (then nothing has changed) and warnings."""
-        result = load(self._documents.values())
+        parts: dict[Key, tuple[Document, Part]] = {}
+        for key, document in self._documents.items():
+            read = self._parts.get(key)
+            if read is None or read[0] is not document:
+                read = document, self._reader.read([document])
+            parts[key] = read
+        self._parts = parts
+        result = self._assembly.assemble([part for _, part in parts.values()])
         if result.problems:
             return [], result.problems, result.warnings
-        objects = {key_of_object(obj): obj for obj in result.objects}
+        objects = result.by_key
         self._suppressed = self._withheld & objects.keys()
         for key in self._suppressed:
             del objects[key]
         before, self._objects = self._objects, objects
-        changes = [
-            Change(Verb.APPLIED, obj) for key, obj in objects.items() if before.get(key) != obj
-        ]
-        changes += [Change(Verb.DELETED, obj) for key, obj in before.items() if key not in objects]
-        return changes, [], result.warnings
+        return changes_between(before, objects), [], result.warnings
 
     def _remove(self, key: Key) -> bool:
         kind, _, name = key
@@ -158,15 +160,6 @@ def key_of(document: Document) -> Key | None:
         return kind, "", name
     fallback = "default" if known is not None else ""
     return kind, namespace if isinstance(namespace, str) and namespace else fallback, name
-
-
-def key_of_object(obj: ClusterObject) -> Key:
-    """The key of a model object."""
-    if isinstance(obj, ClusterNetworkPolicy):
-        return obj.kind, "", obj.name
-    if isinstance(obj, (Namespace, Node)):
-        return type(obj).__name__, "", obj.name
-    return type(obj).__name__, obj.namespace, obj.name
 
 
 def _label(key: Key) -> str:

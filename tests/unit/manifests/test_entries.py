@@ -11,7 +11,7 @@ from knp_py.model.objects import Origin
 
 def test_lists() -> None:
     assert len(both(listed(pod("a"), pod("b"), network_policy({"podSelector": {}}))).objects) == 3
-    assert both(listed()) == LoadResult([], [], [], [])
+    assert both(listed()) == LoadResult({}, [], [], [])
     assert both({**listed(), "items": None}).objects == []
     assert list(pods(both(listed(listed(pod("a")), pod("b"))))) == ["x/a", "x/b"]
 

@@ -18,7 +18,8 @@ from helpers.manifests import pod_document as pod
 
 from knp_py.adapters.documents import load_manifests
 from knp_py.manifests.document import Document
-from knp_py.manifests.load import load
+from knp_py.manifests.load import Assembly, load, merge
+from knp_py.manifests.reading import Part, PartReader
 from knp_py.model.objects import Origin, Pod
 
 
@@ -108,3 +109,60 @@ def test_every_case_of_the_corpus_loads(shared: Path) -> None:
         result = load_manifests([str(path)])
         assert any(isinstance(obj, Pod) for obj in result.objects)
         assert bool(result.warnings) == ("api-text-fail-closed" in path.parts), path
+
+
+def part(*values: object, source: str = "m.yaml") -> Part:
+    return PartReader().read([Document(Origin(source), value=value) for value in values])
+
+
+def deployment(name: str = "web") -> dict[str, object]:
+    template = {"metadata": {"labels": {"app": name}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "x"},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template},
+    }
+
+
+def test_repeats_name_both_places_and_the_line() -> None:
+    things, repeats = merge(
+        [part(pod("a")), part(pod("b"), pod("a", "10.0.0.2")), part(pod("b"), source="n.yaml")]
+    )
+    assert list(things) == [("Pod", "x", "a"), ("Pod", "x", "b")]
+    assert [(r.first, r.again, r.differs, str(r.line)) for r in repeats] == [
+        (0, 1, True, "m.yaml: Pod x/a: stands twice and differs; first in m.yaml"),
+        (1, 2, False, "n.yaml: Pod x/b: stands twice and is the same; first in m.yaml"),
+    ]
+
+
+def test_problems_stand_in_the_order_of_the_parts() -> None:
+    wrong = [part(pod("A")), part(pod("a")), part(pod("a", "10.0.0.2")), part(pod("B"))]
+    problems = lines(Assembly().assemble(wrong).problems)
+    assert [line.split(":")[0] for line in problems] == ["Pod x/A", "Pod x/a", "Pod x/B"]
+
+
+def test_what_follows_is_kept_while_nothing_it_depends_on_changes() -> None:
+    """Told by identity: made-up pods are made anew only when they have to be."""
+    web, cluster = part(deployment()), part(cluster_policy())
+    policy = part(network_policy({"podSelector": {}}))
+    assembly = Assembly()
+
+    def pod_of(*parts: Part) -> object:
+        return assembly.assemble(parts).by_key["Pod", "x", "web-0"]
+
+    first = pod_of(web, cluster, policy)
+    assert pod_of(web, part(cluster_policy(priority=7)), policy) is first
+    assert pod_of(web, cluster) is first
+    real = part(pod("p"))
+    other = pod_of(web, cluster, real)
+    assert other is not first
+    assert pod_of(web, real) is other
+    assert pod_of(web) is not other
+
+
+def test_what_follows_goes_with_what_it_follows_from() -> None:
+    assembly = Assembly()
+    assert len(assembly.assemble([part(deployment())]).objects) == 1
+    assert assembly.assemble([part(pod("a"))]).objects == [*pods(load_values(pod("a"))).values()]
+    assert len(assembly.assemble([part(deployment())]).objects) == 1
