@@ -13,7 +13,7 @@ the newcomer and never another client's.
 Times are the caller's clock, in seconds. A grant is valid at ``now`` iff ``now < expires``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from knp_py.engine.grants import ClientNames, Held
@@ -51,6 +51,9 @@ class DomainCache:
 
     ``version`` grows whenever ``lookup`` could answer differently for a reason other than
     time passing; ``evicted`` counts what went before its time for want of room.
+
+    ``on_learn`` is called for every address that was learned or lives longer from now on,
+    but not for what ``restore`` takes back.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class DomainCache:
         max_unwanted_per_client: int = 1024,
         max_clients: int = 16384,
         max_addresses: int = 131_072,
+        on_learn: Callable[[SavedName], object] | None = None,
     ) -> None:
         if min(max_addresses_per_client, max_clients, max_addresses) < 1:
             raise ValueError("a name cache needs room for one address of one client")
@@ -70,6 +74,7 @@ class DomainCache:
         self._quotas = (max_unwanted_per_client, max_addresses_per_client)
         self._max_clients = max_clients
         self._max_addresses = max_addresses
+        self._on_learn = on_learn
         self._patterns: frozenset[str] = frozenset()
         self._trie = PatternTrie()
         self._clients: dict[str, ClientNames] = {}  # longest without an answer first
@@ -113,7 +118,12 @@ class DomainCache:
             return False
         lifetime = MIN_LIFETIME if ttl >= 1 << 31 else min(max(ttl, MIN_LIFETIME), MAX_LIFETIME)
         client = self._client(pod.uid, pod.node, now)
-        return self._put(client, known, address, now + lifetime, source)
+        order = self._order
+        expires = now + lifetime
+        held = self._put(client, known, address, expires, source)
+        if self._on_learn is not None and self._order != order:
+            self._on_learn(SavedName(pod.uid, pod.node, known, address, source, expires))
+        return held
 
     def lookup(self, pod: Pod, address: int, now: float) -> tuple[NameGrant, ...]:
         """Grants that open ``address`` to ``pod`` at ``now``: at most one a pattern."""
@@ -149,18 +159,29 @@ class DomainCache:
 
     def dump(self, now: float) -> list[SavedName]:
         """All that is valid at ``now`` as plain values, soonest expiry first."""
-        saved = [
-            SavedName(client.uid, client.node, held.name, held.address, held.source, held.expires)
-            for client in self._clients.values()
-            for held in client
-            if now < held.expires
-        ]
-        return sorted(saved, key=lambda s: (s.expires, s.uid, s.name, s.address))
+        return sorted(self.saved(now), key=lambda s: (s.expires, s.uid, s.name, s.address))
+
+    def saved(self, now: float) -> Iterator[SavedName]:
+        """As ``dump``, in no order and without ever doing much at once.
+
+        The cache may change between two of them: what was held before the first and still
+        is after the last is among them.
+        """
+        for uid in list(self._clients):
+            client = self._clients.get(uid)
+            if client is None:
+                continue
+            for held in list(client):
+                if now < held.expires:
+                    yield SavedName(
+                        uid, client.node, held.name, held.address, held.source, held.expires
+                    )
 
     def restore(self, saved: Iterable[SavedName], now: float) -> int:
         """Take back what ``dump`` gave; how many were still of use at ``now``.
 
-        Nothing is extended: an expiry stays what it was, and one that lies further ahead
+        To be called once the patterns are set: what no pattern wants has less room. Nothing
+        is extended: an expiry stays what it was, and one that lies further ahead
         than any lifetime reaches is cut to that.
         """
         taken = 0

@@ -1,5 +1,7 @@
 """The cache of learned names: lives, quotas, scopes, versions."""
 
+from collections.abc import Callable
+
 import pytest
 from helpers.builders import pod
 
@@ -15,8 +17,13 @@ ONE, TWO, THREE = (parse_address(f"1.1.1.{n}") for n in (1, 2, 3))
 SERVER = parse_address("10.96.0.10")
 
 
-def cache(*patterns: str, scope: Scope = "pod", **limits: int) -> DomainCache:
-    made = DomainCache(scope=scope, **limits)
+def cache(
+    *patterns: str,
+    scope: Scope = "pod",
+    on_learn: Callable[[SavedName], object] | None = None,
+    **limits: int,
+) -> DomainCache:
+    made = DomainCache(scope=scope, on_learn=on_learn, **limits)
     made.set_patterns(frozenset(patterns or ("*.ex",)))
     return made
 
@@ -363,3 +370,49 @@ def test_restore_extends_nothing_and_trusts_nothing() -> None:
     ]
     assert names.restore(saved, 10.0) == 1
     assert names.lookup(P, ONE, 10.0)[0].expires == 310.0
+
+
+def test_whoever_wants_to_know_is_told_what_was_learned() -> None:
+    told: list[SavedName] = []
+    names = cache(on_learn=told.append)
+    learn(names, "A.ex", ttl=60)
+    learn(names, "a.ex", ttl=60)  # nothing new
+    learn(names, "a.ex", ttl=90, now=5.0)
+    learn(names, "a.ex", ttl=30, now=6.0)  # extends nothing
+    learn(names, "b.other", TWO)
+    learn(names, "not a name")
+    assert told == [
+        SavedName("uid-p", "n1", "a.ex", ONE, SERVER, 60.0),
+        SavedName("uid-p", "n1", "a.ex", ONE, SERVER, 95.0),
+        SavedName("uid-p", "n1", "b.other", TWO, SERVER, 60.0),
+    ]
+    saved = names.dump(6.0)
+    del told[:]
+    again = cache(on_learn=told.append)
+    assert again.restore(saved, 6.0) == 2
+    assert told == []
+
+
+def test_what_is_not_held_is_not_told() -> None:
+    told: list[SavedName] = []
+    names = cache(on_learn=told.append, max_unwanted_per_client=0)
+    assert not learn(names, "b.other")
+    assert told == []
+
+
+def test_all_that_is_held_one_by_one_while_it_changes() -> None:
+    names = cache("*.ex")
+    for number in range(5):
+        learn(names, f"a{number}.ex", ONE)
+        learn(names, f"a{number}.ex", TWO, who=Q)
+    learn(names, "gone.ex", who=ELSEWHERE)
+    saving = names.saved(0.0)
+    first = next(saving)
+    names.forget("uid-r")
+    names.forget("uid-p")
+    learn(names, "late.ex", THREE, who=Q)
+    found = {first, *saving}
+    assert {each for each in found if each.uid == "uid-q"} >= {
+        each for each in names.dump(0.0) if each.name != "late.ex"
+    }
+    assert all(each.uid != "uid-r" for each in found)
