@@ -1,5 +1,6 @@
 """What the benchmarks measure is what they say: the same clusters, captures and documents."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from helpers.judging import answered, engine_of
 from helpers.oracle import Oracle
 
 from bench.captures import write_capture
-from bench.documents import write_pods
+from bench.documents import write_cluster, write_pods
 from bench.scenarios import changes, cluster, make_pod
 from knp_py.adapters.documents import load_manifests
 from knp_py.engine.state import ClusterState
@@ -56,3 +57,16 @@ def test_the_measured_documents_are_the_measured_pods(tmp_path: Path) -> None:
     assert [(p.key, p.ips, dict(p.labels), p.ports) for p in loaded] == [
         (p.key, p.ips, dict(p.labels), p.ports) for p in map(make_pod, range(3))
     ]
+
+
+def test_the_measured_documents_are_the_measured_cluster(tmp_path: Path) -> None:
+    write_cluster(tmp_path, cluster_policies=9, network_policies=30, pods=250)
+    objects = list(cluster(cluster_policies=9, network_policies=30, pods=250))
+    result = load_manifests([str(tmp_path)])
+    assert (result.problems, result.warnings) == ([], [])
+    loaded, made = engine_of(result.objects), engine_of(objects)
+    assert Counter(map(type, result.objects)) == Counter(map(type, objects))
+    for n in range(250):
+        for port in (8080, 8443, 443, n % 12):
+            packet = Packet(make_pod(n).ips[0], make_pod(n * 7 % 250).ips[0], 6, 40000, port)
+            assert loaded.judge(packet, 0.0) == made.judge(packet, 0.0)
