@@ -14,7 +14,7 @@ since, are lines of a second kind.
 Addresses are hexadecimal. Times are seconds of ``CLOCK_BOOTTIME``, absolute, and mean nothing
 after another boot: the file is then void. When it has grown to about twice what is alive it
 is written anew beside itself, a few lines with every commit so that no answer waits for it,
-and put in its place by a rename.
+and put in its place by a rename (which takes milliseconds on a disk; ``/run`` is memory).
 
 The file decides what is reachable, so only its owner may have written it: mode 0600 in a
 directory that nobody else may write to, no symbolic links.
@@ -47,7 +47,7 @@ MOST: Final = 128 << 20
 """Bytes that the file may have. What does not fit is lost, and counted."""
 
 _COMPACT_AT = 256 << 10  # bytes below which a file is left as it is
-_STEP = 128  # lines that a commit adds to the file that will take this one's place
+_STEP = 64  # lines that a commit adds to the file that will take this one's place
 _RETRY = 10.0  # seconds after a failure
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NEVER = float("inf")

@@ -5,7 +5,7 @@ by the connection's own tuple, the longest unused going first when there are too
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from knp_py.model.decision import NameGrant
 
@@ -16,10 +16,19 @@ MOST = 65_536
 
 
 class NamedConnections:
-    """A bounded map from tuple to grants."""
+    """A bounded map from tuple to grants.
 
-    def __init__(self, most: int = MOST) -> None:
+    ``on_put`` is called for every connection put in, not for what ``restore`` takes back.
+    """
+
+    def __init__(
+        self,
+        most: int = MOST,
+        *,
+        on_put: Callable[[Tuple, tuple[NameGrant, ...]], object] | None = None,
+    ) -> None:
         self._most = most
+        self._on_put = on_put
         self._grants: OrderedDict[Tuple, tuple[NameGrant, ...]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -28,10 +37,9 @@ class NamedConnections:
 
     def put(self, connection: Tuple, grants: tuple[NameGrant, ...]) -> None:
         """This connection was accepted by these."""
-        self._grants[connection] = grants
-        self._grants.move_to_end(connection)
-        if len(self._grants) > self._most:
-            self._grants.popitem(last=False)
+        self._keep(connection, grants)
+        if self._on_put is not None:
+            self._on_put(connection, grants)
 
     def get(self, connection: Tuple) -> tuple[NameGrant, ...]:
         """The grants that opened it; none when no name did or it is not known any more."""
@@ -47,4 +55,10 @@ class NamedConnections:
     def restore(self, entries: Iterable[tuple[Tuple, tuple[NameGrant, ...]]]) -> None:
         """Take back what ``dump`` gave."""
         for connection, grants in entries:
-            self.put(connection, grants)
+            self._keep(connection, grants)
+
+    def _keep(self, connection: Tuple, grants: tuple[NameGrant, ...]) -> None:
+        self._grants[connection] = grants
+        self._grants.move_to_end(connection)
+        if len(self._grants) > self._most:
+            self._grants.popitem(last=False)
