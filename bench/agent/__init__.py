@@ -1,0 +1,1 @@
+"""The node agent against a C program on the same queue, and against no agent at all."""
