@@ -342,7 +342,7 @@ def test_a_disk_that_fills_during_a_compaction(
     assert file.lost
     assert os.listdir(tmp_path / "state") == ["names"]
     room.room = 1 << 20
-    for now in (20.0, 20.0):
+    for now in (20.0, 20.0, 20.0, 20.0):
         cache.learn(who, "last.example", ONE.address, ttl=300, now=now, source=SERVER)
         file.add(TWO)
         file.commit(now)
