@@ -10,6 +10,7 @@
     │   └── ScenarioError   a bad `knp test` file
     ├── PacketError       unreadable packet; only wire raises it, only the datapath catches it
     ├── DnsError          the same rule for DNS payloads
+    ├── LabError          `knp lab` could not build, find or end what it should   exit 2
     └── NotPermittedError   needs root or a kernel feature               exit 3
         └── KernelError       the kernel refused rules that it should take
 
@@ -51,6 +52,10 @@ class PacketError(KnpError):
 
 class DnsError(KnpError):
     """A DNS message that teaches nothing because it is malformed; carries the reason."""
+
+
+class LabError(KnpError):
+    """The lab could not build, find or end what it should."""
 
 
 class NotPermittedError(KnpError):

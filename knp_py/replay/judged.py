@@ -36,9 +36,9 @@ class JudgedNetwork:
 
     def connect(self, call: Call) -> Trial:
         """What policy says; of a Service's backends what it says of all of them."""
-        place, service = call.place, call.place.service
+        service = call.place.service
         if service is None:
-            attempt = self._attempt(call, place.address or 0, call.port)
+            attempt = self.judge(call)
             return Trial(attempt.decision.verdict, attempt)
         if not call.backends:
             return Trial(Verdict.DENY, reason=unserved(service, call.protocol, call.port))
@@ -61,6 +61,10 @@ class JudgedNetwork:
         if answer is None:
             return Asked(trial)
         return Asked(trial, answer, self._teach(pod, server, answer))
+
+    def judge(self, call: Call) -> Attempt:
+        """What policy says of the packet to the very address, whatever is behind it."""
+        return self._attempt(call, call.place.address or 0, call.port)
 
     def _attempt(self, call: Call, address: int, port: int) -> Attempt:
         protocol, icmp_type = call.protocol, -1

@@ -1,0 +1,151 @@
+"""What comes of what pods send when they send it: real sockets, watched by the agent's log."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from knp_py.engine.snapshot import EMPTY, Snapshot
+from knp_py.lab.attempts import Attempt as Try
+from knp_py.lab.attempts import Question, Seen, attempt
+from knp_py.lab.namespaces import INTERNET, NODE
+from knp_py.lab.testimony import denies, is_nobodys, trial_of, unwatched_trial
+from knp_py.lab.verdictfeed import Ends, Found, VerdictFeed
+from knp_py.model.decision import Decision, Verdict
+from knp_py.model.net import format_address
+from knp_py.model.objects import Pod
+from knp_py.model.packet import Packet, Proto
+from knp_py.replay.directory import Answer, Directory, Place
+from knp_py.replay.judged import JudgedNetwork
+from knp_py.replay.shell import Asked, Call, Trial, unserved
+
+# Seconds.
+_LOOK = 0.02
+_PATIENCE = 5.0  # without an answer, and without a word in the log
+_DENIED = 0.25  # when the log says that this packet was dropped: in case it was not
+_REMEMBERED = 0.6  # when it said so of one like it, which the kernel may remember
+_LOG_OWN = 1.5  # for the log to have a word on what was answered, if it has none at all
+_LOG_ANY = 0.3  # if there is one already that holds, or need be none
+
+_Opened = Callable[[], Try]
+
+
+class LiveNetwork:
+    """The lab's network. ``space`` gives the namespace of a place."""
+
+    def __init__(
+        self, space: Callable[[str], str], foresight: JudgedNetwork, directory: Directory
+    ) -> None:
+        self.feed: VerdictFeed | None = None
+        self._space = space
+        self._foresight = foresight
+        self._directory = directory
+        self._snapshot: Snapshot = EMPTY
+
+    def load(self, snapshot: Snapshot) -> None:
+        """The cluster as it is from now on."""
+        self._snapshot = snapshot
+
+    def connect(self, call: Call) -> Trial:
+        """One connection; to a Service as many as it has backends, which take turns."""
+        service, address = call.place.service, call.place.address
+        if address is None:
+            return Trial(Verdict.UNKNOWN, reason=f"{call.place.text} has no address")
+        trials = [
+            self._watched(call, partial(self._open, call, address))[0]
+            for _ in call.backends or (None,)
+        ]
+        if len({trial.verdict for trial in trials}) == 1 or service is None:
+            return next((trial for trial in trials if trial.fault), trials[0])
+        words = ", ".join(
+            f"{each.attempt.pod if each.attempt else '?'} {each.verdict.value}" for each in trials
+        )
+        faults = "; ".join(trial.fault for trial in trials if trial.fault)
+        reason = f"the backends of the Service {service.key} differ: {words}"
+        return Trial(Verdict.UNKNOWN, reason=reason, fault=faults)
+
+    def ask(self, call: Call, pod: Pod, name: str) -> Asked:
+        """A question by each full name that the pod's resolver library would ask for."""
+        foreseen = self._foresight.ask(call, pod, name)
+        server = call.place.address
+        if server is None:
+            return Asked(Trial(Verdict.UNKNOWN, reason=f"{call.place.text} has no address"))
+        trial, answer = Trial(Verdict.UNKNOWN), None
+        for spelling in self._directory.spellings(name, pod) or (name,):
+            trial, tried = self._watched(
+                call,
+                partial(Question, self._from(call), call.source, server, spelling),
+            )
+            if trial.verdict is not Verdict.ALLOW or not isinstance(tried, Question):
+                break
+            if tried.addresses:
+                places = tuple(map(self._directory.place, tried.addresses))
+                answer = Answer(spelling, places, tried.ttl)
+                break
+        return Asked(trial, answer, foreseen.untaught if answer else "")
+
+    # -- one attempt -------------------------------------------------------------------
+
+    def _from(self, call: Call) -> str:
+        if call.who.pod is not None:
+            return self._space(call.who.pod.key)
+        on_node = call.source in self._snapshot.every_node_address
+        return self._space(NODE if on_node else INTERNET)
+
+    def _open(self, call: Call, address: int) -> Try:
+        return attempt(self._from(call), call.source, address, call.protocol, call.port)
+
+    def _watched(self, call: Call, open_attempt: _Opened) -> tuple[Trial, Try]:
+        """Begin an attempt and hear both witnesses."""
+        port = 0 if call.protocol == Proto.ICMP else call.port
+        targets = [(each.address, each.port) for each in call.backends]
+        targets = targets or [(call.place.address or 0, port)]
+        logged = self.feed is not None and not any(
+            is_nobodys(self._foresee(call, *target)) for target in targets
+        )
+        began = time.time_ns()
+        with open_attempt() as tried:
+            ends = Ends(call.protocol, call.source, tried.sport, targets, began)
+            seen, found = self._watch(tried, ends, logged=logged)
+            page = tried.page() if seen is not None and not seen.refused else None
+        service = call.place.service
+        if service is not None and not call.backends and seen is not None and seen.refused:
+            reason = unserved(service, call.protocol, call.port)
+            return Trial(Verdict.DENY, reason=reason), tried
+        if self.feed is None:
+            return unwatched_trial(seen), tried
+        target = targets[0]
+        for each in targets:
+            ip = format_address(each[0])
+            if (page and page.address == each[0]) or (found and found.record.dst.ip == ip):
+                target = each
+        packet = Packet(call.source, target[0], call.protocol, tried.sport, target[1])
+        pod = self._snapshot.pod_at(target[0])
+        foreseen = self._foresee(call, *target)
+        return trial_of(seen, found, packet, pod.key if pod else "", foreseen), tried
+
+    def _foresee(self, call: Call, address: int, port: int) -> Decision:
+        direct = call._replace(place=Place(address), port=port, backends=())
+        return self._foresight.judge(direct).decision
+
+    def _watch(self, tried: Try, ends: Ends, *, logged: bool) -> tuple[Seen | None, Found | None]:
+        """What the socket sees, None for silence, and what the log says by then."""
+        feed, began = self.feed, time.monotonic()
+        while (seen := tried.look(_LOOK)) is None:
+            waited = time.monotonic() - began
+            found = None if feed is None else feed.find(ends)
+            patience = _PATIENCE
+            if found is not None and denies(found):
+                patience = _DENIED if found.own else _REMEMBERED
+            if waited >= patience:
+                return None, found
+        if feed is None:
+            return seen, None
+        began = time.monotonic()
+        while True:
+            found = feed.find(ends)
+            if found is not None and found.own:
+                return seen, found
+            patience = _LOG_ANY if found is not None or not logged else _LOG_OWN
+            if time.monotonic() - began >= patience:
+                return seen, found
+            time.sleep(_LOOK / 2)

@@ -1,0 +1,59 @@
+"""nftables of the lab's own, and how they get into a namespace.
+
+None of it decides anything about policy: Services are translated on the node before policy
+sees a packet, and what arrives anywhere is handed to the lab's server.
+"""
+
+import subprocess
+from collections.abc import Sequence
+
+from knp_py.errors import NotPermittedError
+from knp_py.lab.namespaces import inside_command
+
+SERVER_PORT = 61515
+"""Where the lab's server listens in every namespace; every other port leads there."""
+
+# Handed over as they are (tproxy), not redirected: the ports that policy sees on the node are
+# those of the packet. What has a socket of its own already, a server that somebody runs in a
+# pod or the near end of a connection, keeps what arrives for it; replies are known by
+# conntrack, since those to translated connections find their socket only later.
+CATCH_ALL = f"""\
+add table inet knplab_server
+delete table inet knplab_server
+table inet knplab_server {{
+  chain arriving {{
+    type filter hook prerouting priority mangle;
+    meta l4proto {{ tcp, udp }} fib daddr type local goto nobody_listens
+  }}
+  chain nobody_listens {{
+    ct direction reply accept
+    socket wildcard {{ 0, 1 }} accept
+    meta nfproto ipv4 meta l4proto tcp tproxy ip to :{SERVER_PORT} accept
+    meta nfproto ipv4 meta l4proto udp tproxy ip to :{SERVER_PORT} accept
+    meta nfproto ipv6 meta l4proto tcp tproxy ip6 to :{SERVER_PORT} accept
+    meta nfproto ipv6 meta l4proto udp tproxy ip6 to :{SERVER_PORT} accept
+  }}
+}}
+"""
+
+
+def load_rules(rules: str, spaces: Sequence[str]) -> None:
+    """Load an nft script in each of these namespaces, all at once.
+
+    Raises ``NotPermittedError``: these scripts are our own, so it is the kernel that lacks
+    something.
+    """
+    running = [
+        subprocess.Popen(  # noqa: S603 - our own arguments, no shell
+            inside_command(space, ["nft", "-f", "-"]),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for space in spaces
+    ]
+    said = [process.communicate(rules)[1] for process in running]
+    for process, errors in zip(running, said, strict=True):
+        if process.returncode:
+            lines = errors.strip().splitlines() or ["no reason given"]
+            raise NotPermittedError(f"nft refuses a rule of the lab: {' '.join(lines[:2])}")
