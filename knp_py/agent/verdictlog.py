@@ -107,7 +107,6 @@ class VerdictLog:
         self._open = 0  # bytes in the lines
         self._chunks: deque[bytes] = deque()
         self._waiting = 0  # bytes in lines and chunks
-        self._stuck = False
         self._second = -1
         self._stamp: str | None = None
         self._generation = -1
@@ -158,8 +157,7 @@ class VerdictLog:
         size = len(line)
         if self._open + size > CHUNK:
             self._cut()
-            if not self._stuck:
-                self._send()
+            self._send()
         self._lines.append(line)
         self._open += size
         self._waiting += size
@@ -226,23 +224,19 @@ class VerdictLog:
 
     def _send(self) -> None:
         """Write chunks until there are none or one is not taken."""
-        self._stuck = False
         while self._chunks:
             chunk = self._chunks[0]
             try:
                 taken = self._write(chunk)
             except BlockingIOError:
-                self._stuck = True
                 return
             except OSError as error:
                 self.problem = error.strerror or str(error)
-                self._stuck = True
                 return
             self.problem = ""
             if isinstance(taken, int) and taken < len(chunk):
                 self._chunks[0] = chunk[taken:]
                 self._waiting -= taken
-                self._stuck = True
                 return
             self._chunks.popleft()
             self._waiting -= len(chunk)
