@@ -181,8 +181,8 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     yield from _chain("inpre", _inpre(layout), "input", layout.priority - 10)
     if layout.native:
         queue = list(_native_queue(layout))
-        yield from _chain("queue", queue, "postrouting", layout.priority)
-        yield from _chain("inqueue", queue, "input", layout.priority)
+        yield from _chain("queued", queue, "postrouting", layout.priority)
+        yield from _chain("inqueued", queue, "input", layout.priority)
     yield from _chain("post", _post(layout), "postrouting", layout.priority + 10)
     yield from _chain("inpost", _post(layout), "input", layout.priority + 10)
     yield "}"
