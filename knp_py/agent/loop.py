@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from knp_py.agent.ports import Poller, Queue, Timer
 
 TICK = 0.05  # seconds
+_LAST_TURNS = 512  # enough for full queues; whoever floods them does not keep us from ending
 
 Job = Callable[[], object]
 
@@ -54,10 +55,13 @@ class PacketLoop:
             if now >= due:
                 due = now + int(TICK * 1e9)
                 self._tick(self._timer.now())
-        self._turn(0.0)
+        for _ in range(_LAST_TURNS):
+            if not self._turn(0.0):
+                break
         self._tick(self._timer.now())
 
-    def _turn(self, timeout: float) -> None:
+    def _turn(self, timeout: float) -> bool:
+        """One round; whether a packet waited anywhere."""
         ready = self._poller.wait(timeout)
         self.turns += 1
         for queue in self._queues:
@@ -67,3 +71,4 @@ class PacketLoop:
                 queue.drain()
         while self._jobs:
             self._jobs.popleft()()
+        return bool(ready)
