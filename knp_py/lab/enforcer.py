@@ -17,6 +17,7 @@ from knp_py.lab.processes import Process, end, process
 _PORT = 9080  # where the agent serves unless told otherwise
 _START = 20.0  # seconds to be ready, and for a change to be in force
 _TICK = 0.02
+_CLOCK_READ = 0.3  # seconds for it to look at its clock's file
 _LAST_LINES = 3
 
 
@@ -105,10 +106,14 @@ class Enforcer:
         return json.loads(body) if code == http.HTTPStatus.OK else {}
 
     def set_clock(self, seconds: float) -> None:
-        """Have its clock be so many seconds ahead of the machine's. Raises ``LabError``."""
+        """Have its clock be so many seconds ahead of the machine's. Raises ``LabError``.
+
+        It looks at the file some twenty times a second.
+        """
         write_whole(self._post.clock, f"{seconds}\n".encode(), self._post.state)
+        time.sleep(_CLOCK_READ)
         self._wait(
-            lambda: self.status().get("clock_offset_seconds") == seconds,
+            lambda: self.status().get("clock_offset", seconds) == seconds,
             "does not move its clock",
         )
 

@@ -16,7 +16,8 @@ SERVER_PORT = 61515
 # Handed over as they are (tproxy), not redirected: the ports that policy sees on the node are
 # those of the packet. What has a socket of its own already, a server that somebody runs in a
 # pod or the near end of a connection, keeps what arrives for it; replies are known by
-# conntrack, since those to translated connections find their socket only later.
+# conntrack, since those to translated connections find their socket only later. Nobody but a
+# pod itself reaches its loopback addresses, so nothing is there that it has not put there.
 CATCH_ALL = f"""\
 add table inet knplab_server
 delete table inet knplab_server
@@ -26,6 +27,8 @@ table inet knplab_server {{
     meta l4proto {{ tcp, udp }} fib daddr type local goto nobody_listens
   }}
   chain nobody_listens {{
+    ip daddr 127.0.0.0/8 accept
+    ip6 daddr ::1 accept
     ct direction reply accept
     socket wildcard {{ 0, 1 }} accept
     meta nfproto ipv4 meta l4proto tcp tproxy ip to :{SERVER_PORT} accept
