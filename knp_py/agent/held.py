@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from knp_py.engine.evaluate import Names
+from knp_py.engine.patterns import PatternTrie, canonical_pattern
 from knp_py.model.decision import NameGrant
 from knp_py.model.objects import Pod
 
@@ -17,6 +18,7 @@ class HeldNames:
 
     def __init__(self, names: Names) -> None:
         self._names = names
+        self._trie = PatternTrie()
         self._extra: tuple[NameGrant, ...] = ()
 
     @property
@@ -34,14 +36,17 @@ class HeldNames:
             self._extra = ()
 
     def lookup(self, pod: Pod, address: int, now: float) -> tuple[NameGrant, ...]:
-        """As the learned names' ``lookup``, with the connection's own grants behind."""
+        """As the learned names' ``lookup``, with the connection's own grants behind.
+
+        Those are by name: the rule that wants it may have other words for it by now.
+        """
         known = self._names.lookup(pod, address, now)
-        patterns = {grant.pattern for grant in known}
-        return known + tuple(
-            grant
-            for grant in self._extra
-            if grant.address == address and grant.pattern not in patterns
-        )
+        found = {grant.pattern: grant for grant in known}
+        for grant in self._extra:
+            if grant.address == address:
+                for pattern in self._trie.satisfied(grant.name):
+                    found.setdefault(pattern, grant._replace(pattern=pattern))
+        return tuple(found.values())
 
     def names(self, pod: Pod, address: int, now: float) -> tuple[str, ...]:
         """As the learned names'."""
@@ -51,4 +56,5 @@ class HeldNames:
         """The learned names are not this object's to forget."""
 
     def set_patterns(self, patterns: frozenset[str]) -> None:
-        """The learned names have them already, from the engine that judges new connections."""
+        """For the grants; the learned names have them from the engine that judges beginnings."""
+        self._trie = PatternTrie(filter(None, map(canonical_pattern, patterns)))
