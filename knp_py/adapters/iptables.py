@@ -16,10 +16,11 @@ _FAMILIES = ("iptables", "ip6tables")
 
 
 class QueueRules:
-    """The chain ``name`` for both families. IPv6 is left out where the kernel has none."""
+    """The chain ``name`` for both families; packets get there that have a bit of ``mask``."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, mask: int) -> None:
         self._name = name
+        self._jump = ["-m", "mark", "!", "--mark", f"0x0/{mask:#x}", "-j", name]
         self._tools: list[tuple[str, str]] = []
         for family in _FAMILIES:
             tool, restore = _find(family), _find(f"{family}-restore")
@@ -35,24 +36,26 @@ class QueueRules:
         for tool, restore in self._tools:
             _run([restore, "--noflush"], rules)
             for hook in HOOKS:
-                jump = ["-t", "mangle", "-C", hook, "-j", self._name]
-                if not _succeeds([tool, *jump]):
-                    _run([tool, "-t", "mangle", "-A", hook, "-j", self._name])
+                if not _succeeds([tool, "-t", "mangle", "-C", hook, *self._jump]):
+                    _run([tool, "-t", "mangle", "-A", hook, *self._jump])
 
     def complete(self) -> bool:
         """Whether both jumps are still there, in both families."""
         return all(
-            _succeeds([tool, "-t", "mangle", "-C", hook, "-j", self._name])
+            _succeeds([tool, "-t", "mangle", "-C", hook, *self._jump])
             for tool, _ in self._tools
             for hook in HOOKS
         )
 
     def remove(self) -> None:
-        """Take jumps and chain away, there or not."""
+        """Take jumps and chain away, there or not, whatever mask they were made with."""
         for tool, _ in self._tools:
             for hook in HOOKS:
-                while _succeeds([tool, "-t", "mangle", "-D", hook, "-j", self._name]):
-                    pass
+                listed = _run([tool, "-t", "mangle", "-S", hook]).splitlines()
+                for rule in listed:
+                    words = rule.split()
+                    if words[:2] == ["-A", hook] and words[-2:] == ["-j", self._name]:
+                        _run([tool, "-t", "mangle", "-D", *words[1:]])
             if _succeeds([tool, "-t", "mangle", "-F", self._name]):
                 _run([tool, "-t", "mangle", "-X", self._name])
 
@@ -67,7 +70,7 @@ def _find(name: str) -> str | None:
     return shutil.which(name)
 
 
-def _run(argv: list[str], text: str = "") -> None:
+def _run(argv: list[str], text: str = "") -> str:
     try:
         done = subprocess.run(  # noqa: S603 - our own arguments, no shell
             argv, input=text, capture_output=True, text=True, timeout=_PATIENCE, check=False
@@ -77,7 +80,8 @@ def _run(argv: list[str], text: str = "") -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         what = lines[0] if lines else f"exit code {done.returncode}"
-        raise KernelError(f"{argv[0]} could not make the NFQUEUE rules: {what}")
+        raise KernelError(f"{argv[0]} could not change the NFQUEUE rules: {what}")
+    return done.stdout
 
 
 def _succeeds(argv: list[str]) -> bool:

@@ -16,17 +16,19 @@ _COMMENT = re.compile(r"knp packet 0x([0-9a-f]+) connection 0x([0-9a-f]+)")
 class Rules:
     """One agent's table and, where nftables cannot queue, its iptables chain.
 
+    ``mask`` are the bits of packets' marks that say what a packet is queued for.
+
     Raises ``NotPermittedError`` naming what is missing, before anything has been changed.
     """
 
-    def __init__(self, table: str, chain: str) -> None:
+    def __init__(self, table: str, chain: str, mask: int) -> None:
         self._table = table
         self._nft = Nft()
         self._nft.tables()  # says so when this is not allowed
         if not self._nft.accepts(_CONNTRACK):
             raise NotPermittedError("the kernel's nftables has no conntrack marks (CONFIG_NFT_CT)")
         self.native = self._nft.accepts(_NATIVE)
-        self._queue_rules = None if self.native else QueueRules(chain)
+        self._queue_rules = None if self.native else QueueRules(chain, mask)
         self._queue_text = ""
 
     @property
@@ -48,9 +50,13 @@ class Rules:
         """The queue step once more."""
         self.apply_queue(self._queue_text)
 
+    def has_table(self) -> bool:
+        """Whether a table of this name is there, ours or what an agent before us left."""
+        return self._nft.has_table(self._table)
+
     def complete(self) -> bool:
         """Whether all of it is there, as far as a look from outside tells."""
-        if not self._nft.has_table(self._table):
+        if not self.has_table():
             return False
         return self._queue_rules is None or self._queue_rules.complete()
 

@@ -113,7 +113,10 @@ def update(
 
 
 def iptables(layout: Layout, chain: str) -> str:
-    """The queue step as input of ``iptables-restore --noflush``: the same for both families."""
+    """The queue step as input of ``iptables-restore --noflush``: the same for both families.
+
+    Whoever jumps to the chain does so only with a packet that carries a question.
+    """
     marks = layout.marks
     lines = ["*mangle", f":{chain} - [0:0]"]
     for asks, target, bypass in _queue_steps(layout):
@@ -170,10 +173,11 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     yield from _chain("own", _own(layout), "output", 400)
     yield from _chain("leave", _leave(layout))
     yield from _chain("dns", _dns(layout))
-    yield from _chain("pass", ["jump dns", "accept"])
+    yield from _chain("pass", ["th dport != 53 th sport != 53 accept", "jump dns", "accept"])
     yield from _chain("judge", _judge(layout))
     yield from _chain("known", _known(layout))
     yield from _chain("ends", _ends())
+    yield from _chain("fresh", [*_untouched(), "goto ends"])
     yield from _chain("senders", _senders())
     yield from _chain("denying", ["counter name denied drop"])
     yield from _chain("deed", _deed(layout))
@@ -238,11 +242,12 @@ def _own(layout: Layout) -> list[str]:
 
 def _pre(layout: Layout) -> list[str]:
     return [
+        # What pods send carries none of our bits: the shortest way for nearly every packet.
+        f"meta mark and {layout.marks.ours:#010x} == 0 goto fresh",
         f'{_says(layout, Ask.PROBE)} oifname "lo" accept',
         f"{_says(layout, FROM_NODE)} goto leave",
         _clear(layout),
-        *_untouched(),
-        "jump ends",
+        "goto fresh",
     ]
 
 

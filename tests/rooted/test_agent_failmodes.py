@@ -1,0 +1,230 @@
+"""Fail-open and fail-closed, stop after stop, under connections that never cease.
+
+semantics §7. A forbidden connection that passes once is a failure, whatever the agent was doing
+at that moment.
+"""
+
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from helpers.nodes import Agent, NodeUnderTest, eventually, node_of, on_a_node
+
+pytestmark = [*on_a_node, pytest.mark.slow]
+
+A, B, B6 = "10.91.1.11", "10.91.1.12", "fd91::12"
+ALLOWED, FORBIDDEN = 80, 81
+CLUSTER = f"""\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {{name: n1}}
+  spec: {{podCIDR: 10.91.1.0/24, podCIDRs: [10.91.1.0/24, "fd91::/64"]}}
+  status: {{addresses: [{{type: InternalIP, address: 10.91.0.1}}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: a, namespace: x, labels: {{app: a}}}}
+  spec: {{nodeName: n1}}
+  status: {{phase: Running, podIPs: [{{ip: {A}}}, {{ip: "fd91::11"}}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: b, namespace: x, labels: {{app: b}}}}
+  spec: {{nodeName: n1}}
+  status: {{phase: Running, podIPs: [{{ip: {B}}}, {{ip: "{B6}"}}]}}
+- apiVersion: networking.k8s.io/v1
+  kind: NetworkPolicy
+  metadata: {{name: default-deny, namespace: x}}
+  spec: {{podSelector: {{}}, policyTypes: [Ingress, Egress]}}
+- apiVersion: networking.k8s.io/v1
+  kind: NetworkPolicy
+  metadata: {{name: a-to-b, namespace: x}}
+  spec:
+    podSelector: {{}}
+    policyTypes: [Ingress, Egress]
+    ingress: [{{from: [{{podSelector: {{}}}}], ports: [{{port: {ALLOWED}}}]}}]
+    egress: [{{to: [{{podSelector: {{}}}}], ports: [{{port: {ALLOWED}}}]}}]
+"""
+
+
+class Attempts:
+    """Connections one after the other from several threads, until told to stop."""
+
+    def __init__(self, node: NodeUnderTest, port: int, *, timeout: float, threads: int) -> None:
+        self.tried = 0
+        self.passed = 0
+        self.failed: list[str] = []
+        self._node = node
+        self._port = port
+        self._timeout = timeout
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._try, args=(B if each % 2 else B6,), daemon=True)
+            for each in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _try(self, address: str) -> None:
+        while not self._over.is_set():
+            self.tried += 1
+            try:
+                self._node.open("x/a", address, self._port, timeout=self._timeout).close()
+                self.passed += 1
+            except OSError as error:
+                self.failed.append(str(error))
+            time.sleep(0.002)
+
+    def stop(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(30)
+
+
+class Stream:
+    """A connection that says something all the time and notices when nobody answers."""
+
+    def __init__(self, node: NodeUnderTest) -> None:
+        self.echoes = 0
+        self.broken = ""
+        self._sock = node.open("x/a", B, ALLOWED, timeout=20)
+        self._sock.settimeout(20)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._talk, daemon=True)
+        self._thread.start()
+
+    def _talk(self) -> None:
+        try:
+            while not self._over.is_set():
+                self._sock.sendall(b"x")
+                assert self._sock.recv(16)
+                self.echoes += 1
+                time.sleep(0.005)
+        except OSError as error:
+            self.broken = str(error)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(30)
+        self._sock.close()
+
+
+def torture(node: NodeUnderTest, rounds: int, *options: str) -> None:
+    """Stop or kill, start again, wait until it is there; so often."""
+    dice = random.Random(7)
+    agent = node.agent(*options)
+    for _ in range(rounds):
+        time.sleep(dice.uniform(0, 0.05))
+        if dice.random() < 0.5:
+            agent.kill()
+        else:
+            assert agent.stop() in {0, -signal.SIGTERM}  # it may not have come far
+        time.sleep(dice.choice([0, 0, 0.05, 0.2]))
+        agent = node.agent(*options, ready=False)
+        if dice.random() < 0.8:
+            eventually(agent.ready, "the agent is ready again")
+        else:
+            time.sleep(dice.uniform(0, 0.4))  # ended in the middle of its start
+    if not agent.process.poll():
+        eventually(agent.ready, "the agent is ready at last")
+
+
+@pytest.fixture
+def node(tmp_path: Path):  # type: ignore[no-untyped-def]
+    with node_of(tmp_path, CLUSTER) as made:
+        for port in (ALLOWED, FORBIDDEN):
+            made.serve_tcp("x/b", port)
+        yield made
+
+
+def warmed(node: NodeUnderTest, *options: str) -> Agent:
+    """An agent whose rules are in force: the torture begins from there."""
+    agent = node.agent(*options)
+    assert node.connects("x/a", B, ALLOWED, timeout=5)
+    assert not node.connects("x/a", B, FORBIDDEN)
+    return agent
+
+
+@pytest.mark.parametrize("remember", ["on", "off"])
+def test_closed_nothing_forbidden_passes_and_streams_go_on(
+    node: NodeUnderTest, remember: str
+) -> None:
+    options = ("--fail-closed", "--remember", remember, "--log-verdicts", "none")
+    agent = warmed(node, *options)
+    stream = Stream(node)
+    forbidden = Attempts(node, FORBIDDEN, timeout=0.2, threads=8)
+    agent.stop()
+    torture(node, 100, *options)
+    forbidden.stop()
+    stream.stop()
+    assert forbidden.passed == 0, f"{forbidden.passed} of {forbidden.tried} passed"
+    assert forbidden.tried > 500
+    assert not stream.broken
+    assert stream.echoes > 500
+
+
+def test_open_nothing_allowed_fails(node: NodeUnderTest) -> None:
+    options = ("--fail-open", "--log-verdicts", "none")
+    agent = warmed(node, *options)
+    stream = Stream(node)
+    allowed = Attempts(node, ALLOWED, timeout=15, threads=6)
+    agent.stop()
+    torture(node, 200, *options)
+    allowed.stop()
+    stream.stop()
+    assert allowed.failed == []
+    assert allowed.passed > 500
+    assert not stream.broken
+
+
+def test_closed_rules_stay_until_cleanup(node: NodeUnderTest) -> None:
+    agent = warmed(node, "--fail-closed", "--remember", "off")
+    assert agent.stop() == 0
+    assert "its rules stay" in agent.log
+    assert not node.connects("x/a", B, ALLOWED)
+    # The node itself is not cut off, neither from the pods nor from anybody else.
+    assert node.connects("node", B, FORBIDDEN, timeout=5)
+    assert "open now" in node.cleanup()
+    assert node.connects("x/a", B, FORBIDDEN, timeout=5)
+    listed = node.run("node", "nft", "list", "ruleset").stdout
+    assert "knp" not in listed.lower()
+    assert "no rules" in node.cleanup()
+
+
+def test_open_rules_go_with_it(node: NodeUnderTest) -> None:
+    agent = warmed(node, "--fail-open")
+    assert agent.stop() == 0
+    assert "knp" not in node.run("node", "nft", "list", "ruleset").stdout.lower()
+    assert node.connects("x/a", B, FORBIDDEN, timeout=5)
+
+
+def test_a_second_agent_is_refused_or_stays_out_of_the_way(node: NodeUnderTest) -> None:
+    warmed(node, "--fail-closed")
+    same = node.agent("--metrics-bind-address", "127.0.0.1:0", ready=False)
+    assert same.process.wait(20) == 3
+    assert "an agent of the instance 'knp' is running here" in same.log
+    options = ("--instance", "blue", "--metrics-bind-address", "127.0.0.1:9081")
+    masks = ("--mark-mask", "0xf0000", "--generation-mask", "0xf00000", "--connmark-mask", "0xff")
+    for more, why in (
+        ((), "uses the same mark bits"),
+        (masks, "queue 101 could not be opened: another process has it"),
+    ):
+        refused = node.agent(*options, *more, ready=False)
+        assert refused.process.wait(20) == 3
+        assert why in refused.log
+    other = node.agent(*options, "--nfqueue-id", "200", *masks, ready=False)
+    eventually(lambda: "enforcing" in other.log, "the second instance enforces")
+    assert node.connects("x/a", B, ALLOWED, timeout=5)
+    assert not node.connects("x/a", B, FORBIDDEN)
+
+
+def test_rules_that_somebody_removed_are_put_back(node: NodeUnderTest) -> None:
+    agent = warmed(node, "--fail-closed")
+    node.run("node", "nft", "flush", "ruleset")
+    eventually(lambda: "putting them back" in agent.log, "the loss is noticed")
+    eventually(agent.ready, "the rules are back")
+    assert not node.connects("x/a", B, FORBIDDEN)
