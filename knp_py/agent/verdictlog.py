@@ -25,6 +25,7 @@ import msgspec
 from knp_py.model.decision import Decision, Ruling, Verdict
 from knp_py.model.net import format_address, is_v4
 from knp_py.model.packet import protocol_name
+from knp_py.verdicts.bounded import bounded_line, fit, learned_names
 from knp_py.verdicts.record import (
     BLOCKED,
     LIMIT,
@@ -33,7 +34,6 @@ from knp_py.verdicts.record import (
     Omission,
     decider,
     encode,
-    record,
 )
 from knp_py.verdicts.times import SECOND, timestamp
 
@@ -153,7 +153,9 @@ class VerdictLog:
         if shadow is None:
             line = self._put_together(decision, flow, enforced, again)
         if line is None or len(line) > CHUNK:
-            line = _encoded(decision, flow, enforced, again, shadow)
+            line = bounded_line(
+                decision, flow, CHUNK, enforced=enforced, again=again, shadow=shadow
+            )
         size = len(line)
         if self._open + size > CHUNK:
             self._cut()
@@ -264,7 +266,7 @@ class VerdictLog:
         if verdict is not decision.verdict:
             return None
         if not names and decision.grants:
-            names = _learned(decision)
+            names = learned_names(decision)
         source = self._sources.get((src, pod))
         if source is None:
             source = self._source(src, pod)
@@ -322,7 +324,7 @@ class VerdictLog:
         if len(self._targets) >= _MOST_PIECES:
             self._targets.clear()
         made: _Placed | None = None
-        if _fits(names):
+        if fit(names, CHUNK):
             made = (
                 f',"dst":{{"ip":"{format_address(address)}","port":',
                 (f',"pod":{_text(pod)}' if pod else "")
@@ -335,71 +337,3 @@ class VerdictLog:
 
 def _text(value: object) -> str:
     return _json(value).decode()
-
-
-def _learned(decision: Decision) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(grant.name for grant in decision.grants))
-
-
-def _fits(names: tuple[str, ...]) -> bool:
-    """Whether they may be encoded at all: a pod can learn thousands for one address."""
-    return sum(map(len, names)) < CHUNK // 2
-
-
-def _encoded(
-    decision: Decision, flow: FlowFacts, enforced: bool, again: bool, shadow: Decision | None
-) -> bytes:
-    """The line the long way, cut down where it would be longer than ``CHUNK``."""
-    names = flow.names or _learned(decision)
-    if _fits(names):
-        line = encode(record(decision, flow, enforced=enforced, again=again, shadow=shadow))
-        if len(line) < CHUNK:
-            return line + b"\n"
-    line = b""
-    for room in (768, 0):
-        kept = _first(names, room)
-        short, fewer = _cut_down(decision, room)
-        short_shadow = None
-        if shadow is not None:
-            short_shadow, fewer_there = _cut_down(shadow, room)
-            fewer += fewer_there
-        cut = f"{len(names) - len(kept)} names and {fewer} isolating policies are left out here"
-        note = "; ".join(filter(None, (flow.note, cut))) if room else cut
-        line = encode(
-            record(
-                short,
-                flow._replace(names=kept, note=note),
-                enforced=enforced,
-                again=again,
-                shadow=short_shadow,
-            )
-        )
-        if len(line) < CHUNK:
-            break
-    return line + b"\n"
-
-
-def _first(texts: tuple[str, ...], room: int) -> tuple[str, ...]:
-    """As many as there is room for, in bytes of JSON."""
-    for number, text in enumerate(texts):
-        room -= len(text) + 3
-        if room < 0:
-            return texts[:number]
-    return texts
-
-
-def _cut_down(decision: Decision, room: int) -> tuple[Decision, int]:
-    """Fewer isolating policies, and how many fewer; without room no free text either."""
-    ruling = decision.decided_by
-    changes: dict[str, object] = {"grants": ()}
-    fewer = 0
-    if ruling is not None:
-        policies = _first(ruling.isolated_by, room)
-        fewer = len(ruling.isolated_by) - len(policies)
-        ruling = msgspec.structs.replace(ruling, isolated_by=policies)
-        if not room:
-            ruling = msgspec.structs.replace(ruling, rule_name=None, reason=None)
-        changes["decided_by"] = ruling
-    if not room:
-        changes["reason"] = None
-    return msgspec.structs.replace(decision, **changes), fewer

@@ -20,9 +20,10 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 @lru_cache(maxsize=64)
 def _second(seconds: int) -> str | None:
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        moment = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):  # a capture may claim any year
         return None
+    return None if moment.year < 1000 else moment.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def timestamp(ns: int) -> str | None:

@@ -351,6 +351,34 @@ def test_a_disk_that_fills_during_a_compaction(
     file.close(20.0)
 
 
+def test_a_compaction_that_cannot_even_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = opened(tmp_path, compact_at=256)
+    file.begin(nothing, 0.0)
+    disk = FullDisk(1 << 20)
+    monkeypatch.setattr(os, "write", disk)
+    while not file.problem:
+        disk.room = len(namefile._encoded(ONE)) + 10  # for a line and not for a header
+        file.add(ONE)
+        file.commit(0.0)
+    assert (file.lost, file.problem) == (0, "No space left on device")
+    assert os.listdir(tmp_path / "state") == ["names"]
+    file.close(0.0)
+
+
+def test_a_file_that_cannot_be_read(
+    file: NameFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.close(0.0)
+
+    def fail(*_: object) -> Kept:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(NameFile, "_read", fail)
+    assert "Input/output error; names start empty" in kept(tmp_path).remark
+
+
 def test_size_is_bounded(tmp_path: Path) -> None:
     file = opened(tmp_path, most=2000)
     file.begin(nothing, 0.0)
