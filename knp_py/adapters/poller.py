@@ -8,11 +8,15 @@ from collections.abc import Iterable
 class Poller:
     """Level-triggered; ``wait`` belongs to one thread, ``wake`` to any."""
 
-    def __init__(self, descriptors: Iterable[int]) -> None:
+    def __init__(self, descriptors: Iterable[int] = ()) -> None:
         self._poll = select.poll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         for descriptor in (self._wake, *descriptors):
-            self._poll.register(descriptor, select.POLLIN)
+            self.add(descriptor)
+
+    def add(self, descriptor: int) -> None:
+        """Wait for this one too."""
+        self._poll.register(descriptor, select.POLLIN)
 
     def wait(self, timeout: float) -> list[int]:
         """Descriptors that are readable, within ``timeout`` seconds; a wake-up ends the wait."""

@@ -18,7 +18,8 @@ MOST = 65_536
 class NamedConnections:
     """A bounded map from tuple to grants.
 
-    ``on_put`` is called for every connection put in, not for what ``restore`` takes back.
+    ``on_put`` is called for every connection put in, and without grants for one forgotten, not
+    for what ``restore`` takes back.
     """
 
     def __init__(
@@ -41,6 +42,11 @@ class NamedConnections:
         if self._on_put is not None:
             self._on_put(connection, grants)
 
+    def forget(self, connection: Tuple) -> None:
+        """This tuple is another connection now, that no name opened."""
+        if self._grants.pop(connection, None) and self._on_put is not None:
+            self._on_put(connection, ())
+
     def get(self, connection: Tuple) -> tuple[NameGrant, ...]:
         """The grants that opened it; none when no name did or it is not known any more."""
         found = self._grants.get(connection, ())
@@ -55,7 +61,10 @@ class NamedConnections:
     def restore(self, entries: Iterable[tuple[Tuple, tuple[NameGrant, ...]]]) -> None:
         """Take back what ``dump`` gave."""
         for connection, grants in entries:
-            self._keep(connection, grants)
+            if grants:
+                self._keep(connection, grants)
+            else:
+                self._grants.pop(connection, None)
 
     def _keep(self, connection: Tuple, grants: tuple[NameGrant, ...]) -> None:
         self._grants[connection] = grants

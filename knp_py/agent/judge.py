@@ -218,8 +218,11 @@ class Judge:
             known = self._answer(packet, decision)
         given, deed, cell = known
         cell[0] += 1
-        if given.grants and self._connections is not None:
-            self._connections.put(_tuple(packet), given.grants)
+        if self._connections is not None and not again:
+            if given.grants:
+                self._connections.put(_tuple(packet), given.grants)
+            else:
+                self._connections.forget(_tuple(packet))
         if given.verdict in self._logged:
             self._write(packet, given, again=again)
         if self._shadow is not None:

@@ -47,6 +47,12 @@ class WorldKeeper:
         self._state = ClusterState()
         self._behind = True  # the kernel does not have what we have
 
+    @property
+    def managed_pods(self) -> int:
+        """How many pods are judged here."""
+        at = self.snapshot.pod_at
+        return len({pod.uid for address in self.members.managed if (pod := at(address))})
+
     def prepare(self, changes: Iterable[Change]) -> World:
         """Take in what there is at first. Nothing is in force yet."""
         self._state.apply_all(changes)

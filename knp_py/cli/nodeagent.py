@@ -1,0 +1,446 @@
+"""``knp agent``'s life: what is looked at first, the order of starting, stopping.
+
+Two threads matter. The packet thread reads the queues and alone touches the engine; the main
+thread reads manifests, keeps the rules and handles signals. HTTP has threads of its own.
+"""
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from contextlib import ExitStack, suppress
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+from knp_py import __version__
+from knp_py.adapters.clocks import BootClock
+from knp_py.adapters.conntrack import clear_marks
+from knp_py.adapters.http import HttpServer
+from knp_py.adapters.instance import InstanceLock
+from knp_py.adapters.kernelqueue import KernelQueue
+from knp_py.adapters.manifestfiles import ManifestFiles
+from knp_py.adapters.namefile import NameFile, boot_id
+from knp_py.adapters.outlet import Outlet
+from knp_py.adapters.poller import Poller
+from knp_py.adapters.probe import RoundTrip
+from knp_py.adapters.rules import Rules
+from knp_py.adapters.watch import Watcher
+from knp_py.agent.judge import World
+from knp_py.agent.loop import PacketLoop
+from knp_py.agent.marks import Ask, Marks, parse_marks
+from knp_py.agent.metrics import Metrics
+from knp_py.agent.ruleset import Layout, Queues, iptables, remove
+from knp_py.agent.source import Batch, ManifestSource
+from knp_py.agent.world import WorldKeeper
+from knp_py.cli.nodepages import Overview
+from knp_py.cli.nodeparts import Complaints, Settings, build
+from knp_py.engine.state import ClusterState
+from knp_py.errors import InputError, KernelError, NotPermittedError
+from knp_py.model.changes import ClusterObject
+from knp_py.model.policy import ClusterNetworkPolicy
+
+_INSTANCE = re.compile(r"[a-z0-9]{1,16}")
+_PROOF_EVERY = 5.0  # seconds between two proofs that the rules are what they should be
+_SWITCH = 0.0005  # seconds that the packet thread waits for another at most
+_DNS_COPY = 65_535  # bytes of a packet: an answer may be as long
+
+
+def say(message: str) -> None:
+    """One line about the agent itself, on standard error; lost where nobody reads that.
+
+    The packet thread says things too, and must not wait for a reader.
+    """
+    with suppress(OSError):
+        _errors().write(f"knp agent: {message}\n".encode())
+
+
+@cache
+def _errors() -> Outlet:
+    return Outlet(2)
+
+
+def table_of(instance: str) -> str:
+    """The nftables table of an instance; raises ``InputError`` for a name that cannot be one."""
+    if not _INSTANCE.fullmatch(instance):
+        raise InputError(f"--instance {instance}: expected up to 16 lower-case letters and digits")
+    return "knp" if instance == "knp" else f"knp_{instance}"
+
+
+def clean_up(instance: str, state_dir: str) -> str:
+    """Remove an instance's rules and kept names; what was done, in one line."""
+    table = table_of(instance)
+    _require_root()
+    lock = InstanceLock(instance)
+    rules = Rules(table, table.upper(), Marks().verdict)
+    was_there = rules.has_table()
+    rules.remove(remove(table))
+    if state_dir:
+        with suppress(FileNotFoundError):
+            os.unlink(f"{state_dir}/{table}.names")
+    lock.close()
+    if was_there:
+        return f"removed the rules of the instance {instance}: the pods of this node are open now"
+    return f"no rules of the instance {instance} were here"
+
+
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise NotPermittedError("knp agent needs root (CAP_NET_ADMIN): try sudo")
+
+
+class Followed:
+    """Manifests that are followed, and what was said about them so far."""
+
+    def __init__(self, paths: tuple[str, ...], called: str) -> None:
+        self._called = called
+        self._watcher = Watcher(paths, say)
+        self._source = ManifestSource(ManifestFiles(paths, self._watcher), time.time_ns)
+        self._said: set[str] = set()
+
+    def fileno(self) -> int:
+        """Readable when something may have changed."""
+        return self._watcher.fileno()
+
+    def look(self) -> Batch | None:
+        """What has changed, if anything may have; None when nothing did."""
+        return self.scan() if self._watcher.wait(0) else None
+
+    def scan(self) -> Batch:
+        """Read what has changed, say what is newly wrong and what is well again."""
+        batch = self._source.scan()
+        lines = {f"{self._called}{line}": "" for line in batch.problems}
+        lines |= {f"{self._called}{line}": "warning: " for line in batch.warnings}
+        for line, kind in lines.items():
+            if line not in self._said:
+                what = "" if kind else "kept as it was before: "
+                say(f"{kind}{what}{line}")
+        for line in sorted(self._said - set(lines)):
+            say(f"no longer so: {line}")
+        self._said = set(lines)
+        return batch
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._watcher.close()
+
+
+class NodeAgent:
+    """``run`` is the whole life of an agent; its exit code comes back."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._table = table_of(settings.instance)
+        self._marks = parse_marks(*settings.masks)
+        self._clock = BootClock(Path(settings.clock_file) if settings.clock_file else None)
+        self._metrics = Metrics(version=__version__, mode=_mode_word(settings))
+        self._wake = Poller()
+        self._stopping = False
+        self._failure = ""
+        self._kept: NameFile | None = None
+        self._proof_due = 0.0
+
+    def run(self) -> int:
+        """Start, enforce until a signal, stop. Raises ``KnpError`` when it cannot start.
+
+        Nothing is changed before all that can be wrong has been looked at.
+        """
+        settings = self._settings
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)  # also in the middle of starting
+        with ExitStack() as stack:
+            stack.callback(self._wake.close)
+            self._manifests = Followed(settings.manifests, "")
+            stack.callback(self._manifests.close)
+            first = self._manifests.scan()
+            self._candidates = Followed(settings.shadow, "shadow: ") if settings.shadow else None
+            shadow = None if self._candidates is None else self._candidates.scan()
+            _require_root()
+            sys.setswitchinterval(_SWITCH)
+            stack.callback(InstanceLock(settings.instance).close)
+            self._rules = Rules(self._table, self._table.upper(), self._marks.verdict)
+            self._rules.refuse_overlap(self._marks.ours, self._marks.connection)
+            self._layout = self._lay_out()
+            if settings.state_dir:
+                self._kept = NameFile(settings.state_dir, f"{self._table}.names", boot=boot_id())
+            outlet = Outlet(sys.stdout.fileno())
+            stack.callback(outlet.close)
+            self._parts = build(
+                settings,
+                self._marks,
+                self._clock,
+                self._metrics,
+                write=outlet.write,
+                kept=self._kept,
+                complain=Complaints(say),
+            )
+            self._keeper = WorldKeeper(
+                self._layout,
+                self._rules,
+                node=settings.node,
+                load=self._hand_over,
+                sweep=lambda: clear_marks(self._marks.connection),
+            )
+            # The judge has its world before a queue is open: packets come at once.
+            self._parts.judge.load(self._keeper.prepare(first.changes))
+            self._shadow_state = ClusterState()
+            if shadow is not None:
+                self._take_candidates(shadow)
+            self._remember_names()
+            queues = self._open_queues(stack)
+            if settings.strict:
+                clear_marks(self._marks.connection)
+            poller = Poller(queue.fileno() for queue in queues)
+            stack.callback(poller.close)
+            self._loop = PacketLoop(queues, poller, self._clock, self._tick)
+            self._proof = RoundTrip(self._marks.bits(Ask.PROBE))
+            stack.callback(self._proof.close)
+            self._parts.judge.on_probe = self._proof.seen
+            self._overview = Overview(
+                settings,
+                self._metrics,
+                self._parts,
+                self._keeper,
+                self._rules,
+                batch=first,
+                ready=self._proof.check,
+            )
+            self._overview.watch(queues, self._kept)
+            self._serve(stack)
+            self._keeper.install()
+            self._rules.apply_queue(iptables(self._layout, self._table.upper()))
+            self._enforce()
+        return 1 if self._failure else 0
+
+    # -- starting ----------------------------------------------------------------------
+
+    def _lay_out(self) -> Layout:
+        settings = self._settings
+        first = settings.nfqueue_id
+        last = first + settings.queues - 1
+        if first <= settings.dns_queue_id <= last or max(last, settings.dns_queue_id) > 65535:
+            raise InputError(
+                f"--nfqueue-id {first}, --queues {settings.queues} and --dns-queue-id"
+                f" {settings.dns_queue_id}: the queues' numbers must differ and be at most 65535"
+            )
+        mode = settings.mode
+        return Layout(
+            table=self._table,
+            marks=self._marks,
+            queues=Queues((first, last), first, settings.dns_queue_id),
+            fail_open=mode.fail_open,
+            remember=mode.remember,
+            strict=mode.strict,
+            native=self._rules.native,
+            priority=settings.priority,
+        )
+
+    def _remember_names(self) -> None:
+        """What pods had learned before the agent went away."""
+        kept, parts = self._kept, self._parts
+        if kept is None:
+            return
+        now = self._clock.now()
+        found = kept.load(now)
+        if found.remark:
+            say(found.remark)
+        parts.names.restore(found.names, now)
+        opened = parts.connections
+        if opened is not None:
+            opened.restore(found.connections)
+        kept.begin(
+            lambda at: chain(parts.names.saved(at), () if opened is None else opened.dump()), now
+        )
+
+    def _open_queues(self, stack: ExitStack) -> list[KernelQueue]:
+        settings, answer = self._settings, self._parts.judge.answer
+        # Whoever asked must get the answer whatever becomes of us (semantics §7).
+        dns = KernelQueue(
+            settings.dns_queue_id,
+            answer,
+            copy=_DNS_COPY,
+            fail_open=True,
+            whole=False,
+            before_release=self._before_release,
+        )
+        stack.callback(dns.close)
+        judged = KernelQueue(
+            settings.nfqueue_id,
+            answer,
+            length=settings.queue_length,
+            fail_open=settings.mode.fail_open,
+            before_release=self._before_release,
+        )
+        stack.callback(judged.close)
+        return [dns, judged]
+
+    def _before_release(self) -> None:
+        """What was learned is kept before the answer is let go that it was in."""
+        if self._kept is not None:
+            self._kept.commit(self._clock.now())
+
+    def _serve(self, stack: ExitStack) -> None:
+        if not self._settings.bind:
+            return
+        server = HttpServer(self._settings.bind, self._overview.pages())
+        server.start()
+        stack.callback(server.stop)
+        if self._settings.bind.endswith(":0"):
+            say(f"metrics at http://{server.address}/metrics")
+
+    # -- running -----------------------------------------------------------------------
+
+    def _enforce(self) -> None:
+        packets = threading.Thread(target=self._run_packets, name="packets", daemon=True)
+        packets.start()
+        wrong = self._proof.check(5.0)
+        if wrong is not None:
+            say(f"not ready: {wrong}")
+        say(self._greeting())
+        self._wake.add(self._manifests.fileno())
+        if self._candidates is not None:
+            self._wake.add(self._candidates.fileno())
+        self._proof_due = time.monotonic() + _PROOF_EVERY
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            if self._settings.mode.fail_open:
+                # Nothing of ours stays: nobody has to ask who is not there.
+                self._rules.remove(remove(self._table))
+            self._loop.stop()
+            packets.join()
+            if self._kept is not None:
+                self._kept.close(self._clock.now())
+            lost = self._parts.log.close(self._clock.now())
+            if lost:
+                say(f"{lost} verdict records could not be written any more")
+            say(self._farewell())
+
+    def _turn(self) -> None:
+        """What the main thread has to do next: a change of manifests, a proof that is due."""
+        self._wake.wait(max(0.0, self._proof_due - time.monotonic()))
+        if self._stopping:
+            return
+        batch = self._manifests.look()
+        if batch is not None:
+            self._take(batch)
+        if self._candidates is not None:
+            other = self._candidates.look()
+            if other is not None:
+                self._take_candidates(other)
+        if time.monotonic() >= self._proof_due:
+            self._proof_due = time.monotonic() + _PROOF_EVERY
+            self._prove()
+
+    def _take(self, batch: Batch) -> None:
+        """Put a change of manifests in force."""
+        try:
+            changed = self._keeper.change(batch.changes)
+        except KernelError as error:
+            say(f"the change is not in force, the policies before it are: {error}")
+            return
+        self._overview.batch = batch
+        if changed:
+            say(f"generation {self._keeper.generation} in force: {_summary(batch)}")
+
+    def _take_candidates(self, batch: Batch) -> None:
+        shadow = self._parts.shadow
+        if shadow is None:
+            return
+        self._shadow_state.apply_all(batch.changes)
+        snapshot = self._shadow_state.snapshot()
+        if self._proof_due:
+            self._loop.post(lambda: shadow.load(snapshot))
+        else:
+            shadow.load(snapshot)  # nobody else is there yet
+
+    def _prove(self) -> None:
+        """See to it that packets come by us; put the rules back when somebody removed them."""
+        wrong = self._proof.check()
+        if wrong is None:
+            return
+        if self._rules.complete():
+            say(f"not ready: {wrong}")
+            return
+        say("the rules are gone, or some of them: putting them back")
+        try:
+            self._keeper.heal()
+            self._rules.restore_queue()
+        except KernelError as error:
+            say(f"the rules could not be put back: {error}")
+
+    def _hand_over(self, world: World) -> None:
+        judge = self._parts.judge
+        self._loop.post(lambda: judge.load(world))
+
+    def _run_packets(self) -> None:
+        """The packet thread. When it ends for another reason than ``stop``, the process does."""
+        try:
+            self._loop.run()
+        except BaseException as error:  # noqa: BLE001 - the main thread says it and exits
+            self._failure = f"{type(error).__name__}: {error}"
+            self._on_signal(0, None)
+
+    def _tick(self, now: float) -> None:
+        """Housekeeping of the packet thread, some twenty times a second."""
+        self._parts.log.flush(now)
+        self._clock.reread()
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        del number, frame
+        self._stopping = True
+        self._wake.wake()
+
+    # -- words -------------------------------------------------------------------------
+
+    def _greeting(self) -> str:
+        settings, keeper = self._settings, self._keeper
+        mode = settings.mode
+        where = "every pod" if settings.node is None else f"the pods of node {settings.node}"
+        if mode.dry_run:
+            means = "dry run: nothing is dropped"
+        elif mode.fail_open:
+            means = "fail-open: when this agent is away, new connections pass unjudged"
+        else:
+            means = (
+                "fail-closed: when this agent is away, new connections of managed pods drop,"
+                " until knp agent cleanup"
+            )
+        extras = [
+            *(["strict"] if mode.strict else []),
+            *(["shadow"] if settings.shadow else []),
+            *([] if mode.remember else ["every connection is judged (--remember off)"]),
+        ]
+        more = f"; {', '.join(extras)}" if extras else ""
+        return (
+            f"enforcing for {where}, {keeper.managed_pods} of them selected by policy; {means}"
+            f"{more}; by {self._rules.how} {settings.nfqueue_id}, DNS {settings.dns_queue_id}"
+        )
+
+    def _farewell(self) -> str:
+        if self._failure:
+            return f"stopped: {self._failure}"
+        if self._settings.mode.fail_open:
+            return "stopped; its rules are removed, new connections pass unjudged"
+        return "stopped; its rules stay, new connections of managed pods drop until it is back"
+
+
+def _mode_word(settings: Settings) -> str:
+    if settings.dry_run:
+        return "dry-run"
+    return "fail-open" if settings.fail_open else "fail-closed"
+
+
+def _summary(batch: Batch) -> str:
+    """What a change consists of, in a few words."""
+    words = [f"{verb.value} {_called(obj)}" for verb, obj in batch.changes[:3]]
+    more = len(batch.changes) - len(words)
+    return ", ".join([*words, *([f"{more} more"] if more else [])]) or "as before"
+
+
+def _called(obj: ClusterObject) -> str:
+    kind = obj.kind if isinstance(obj, ClusterNetworkPolicy) else type(obj).__name__
+    return f"{kind} {getattr(obj, 'key', obj.name)}"
