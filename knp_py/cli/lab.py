@@ -240,7 +240,7 @@ def execute(
 ) -> None:
     """Run a command where a pod is, with its addresses and resolvers; its exit code is ours."""
     from knp_py.lab.laboratory import Laboratory, check_possible  # noqa: PLC0415
-    from knp_py.lab.namespaces import inside_command  # noqa: PLC0415
+    from knp_py.lab.namespaces import enter, with_resolv_conf  # noqa: PLC0415
     from knp_py.manifests.problems import did_you_mean  # noqa: PLC0415
 
     check_possible()
@@ -250,9 +250,13 @@ def execute(
         hint = did_you_mean(place, sorted(places)) or f"; there are {', '.join(sorted(places))}"
         raise InputError(f"the lab {name} has no pod {place}{hint}")
     resolv_conf = lab.folder.resolv_conf(place)
-    resolv_conf = resolv_conf if os.path.exists(resolv_conf) else ""
-    command = inside_command(places[place], argv, resolv_conf=resolv_conf)
-    os.execvp(command[0], command)  # noqa: S606 - what it is for
+    if os.path.exists(resolv_conf):
+        argv = with_resolv_conf(argv, resolv_conf)
+    enter(places[place])
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606 - what it is for
+    except FileNotFoundError:
+        raise InputError(f"there is no command {argv[0]}") from None
 
 
 @app.command("status", cls=Command, epilog=STATUS_EXAMPLES)

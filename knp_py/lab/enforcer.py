@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from knp_py.errors import LabError
 from knp_py.lab.manifestdir import write_whole
-from knp_py.lab.namespaces import inside, inside_command
+from knp_py.lab.namespaces import inside, start_inside, with_resolv_conf
 from knp_py.lab.processes import Process, end, process
 
 _PORT = 9080  # where the agent serves unless told otherwise
@@ -62,12 +62,12 @@ class Enforcer:
         write_whole(self._post.clock, b"0\n", self._post.state)
         argv = [sys.executable, "-m", "knp_py", "agent", *self._options]
         with open(self._post.verdicts, "wb") as out, open(self._post.log, "wb") as errors:
-            self._child = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
-                inside_command(self._post.space, argv, resolv_conf=self._post.resolv_conf),
-                stdin=subprocess.DEVNULL,
+            self._child = start_inside(
+                self._post.space,
+                with_resolv_conf(argv, self._post.resolv_conf),
                 stdout=out,
                 stderr=errors,
-                start_new_session=True,
+                detached=True,
             )
         started = process(self._child.pid)
         if started is None:

@@ -27,7 +27,7 @@ from knp_py.lab.topology import Topology
 from knp_py.manifests.document import Document
 from knp_py.model.changes import Key
 
-_TOOLS = ("ip", "nft", "nsenter", "unshare", "mount")
+_TOOLS = ("ip", "nft", "unshare", "mount")
 VERDICTS, AGENT_LOG = "verdicts.jsonl", "agent.log"
 
 

@@ -87,5 +87,7 @@ def reply_to(query: bytes, names: Names, server: str, *, stream: bool = False) -
     packed: bytes = reply.pack()
     if stream or len(packed) <= room:
         return packed
-    short: bytes = reply.truncate().pack()
+    reply.rr.clear()
+    reply.header.tc = 1
+    short: bytes = reply.pack()
     return short

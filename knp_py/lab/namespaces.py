@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha1
+from typing import IO, Any
 
 from knp_py.errors import LabError
 
@@ -138,15 +139,36 @@ def set_sysctls(space: str, values: Iterable[tuple[str, str]]) -> None:
                 continue
 
 
-def inside_command(space: str, argv: Sequence[str], *, resolv_conf: str = "") -> list[str]:
-    """The command line that runs ``argv`` in a namespace, with a resolv.conf of its own.
+def start_inside(
+    space: str,
+    argv: Sequence[str],
+    *,
+    stdin: int | IO[Any] = subprocess.DEVNULL,
+    stdout: int | IO[Any] = subprocess.PIPE,
+    stderr: int | IO[Any] = subprocess.PIPE,
+    detached: bool = False,
+) -> "subprocess.Popen[bytes]":
+    """Start a command in a namespace. It is there from its first moment.
+
+    ``detached``: it outlives the terminal that we were started on.
+    """
+    with inside(space):
+        return subprocess.Popen(  # noqa: S603 - our own arguments, no shell
+            argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=detached
+        )
+
+
+def enter(space: str) -> None:
+    """Go there with this thread for good. Raises ``LabError`` when it is not there."""
+    _enter(path_of(space))
+
+
+def with_resolv_conf(argv: Sequence[str], resolv_conf: str) -> list[str]:
+    """The command line that runs ``argv`` with another file in the place of resolv.conf.
 
     The process that is started becomes ``argv``: signals and the exit code are its own.
     """
-    enter = ["nsenter", f"--net={path_of(space)}"]
-    if not resolv_conf:
-        return [*enter, *argv]
     # A symbolic link, as systemd-resolved makes it, is followed by mount.
     script = 'mount --bind "$1" /etc/resolv.conf && shift && exec "$@"'
     unshare = ["unshare", "--mount", "--propagation", "private"]
-    return [*enter, *unshare, "sh", "-c", script, "sh", resolv_conf, *argv]
+    return [*unshare, "sh", "-c", script, "sh", resolv_conf, *argv]

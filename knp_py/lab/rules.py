@@ -4,11 +4,11 @@ None of it decides anything about policy: Services are translated on the node be
 sees a packet, and what arrives anywhere is handed to the lab's server.
 """
 
-import subprocess
 from collections.abc import Sequence
+from subprocess import PIPE
 
 from knp_py.errors import NotPermittedError
-from knp_py.lab.namespaces import inside_command
+from knp_py.lab.namespaces import start_inside
 
 SERVER_PORT = 61515
 """Where the lab's server listens in every namespace; every other port leads there."""
@@ -46,16 +46,8 @@ def load_rules(rules: str, spaces: Sequence[str]) -> None:
     Raises ``NotPermittedError``: these scripts are our own, so it is the kernel that lacks
     something.
     """
-    running = [
-        subprocess.Popen(  # noqa: S603 - our own arguments, no shell
-            inside_command(space, ["nft", "-f", "-"]),
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for space in spaces
-    ]
-    said = [process.communicate(rules)[1] for process in running]
+    running = [start_inside(space, ["nft", "-f", "-"], stdin=PIPE) for space in spaces]
+    said = [process.communicate(rules.encode())[1].decode() for process in running]
     for process, errors in zip(running, said, strict=True):
         if process.returncode:
             lines = errors.strip().splitlines() or ["no reason given"]

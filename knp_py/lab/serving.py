@@ -10,7 +10,7 @@ import msgspec
 
 from knp_py.errors import LabError
 from knp_py.lab.nameserver import Names
-from knp_py.lab.namespaces import inside_command, path_of
+from knp_py.lab.namespaces import path_of, start_inside
 from knp_py.lab.servers import Spot, Task
 
 _START = 15.0  # seconds to start, and to do as told
@@ -22,13 +22,8 @@ def start_servers(control: str, log: str, node: str) -> "subprocess.Popen[bytes]
     It lives in the namespace ``node``, so that whoever clears that up finds it.
     """
     with open(log, "ab") as output:
-        return subprocess.Popen(  # noqa: S603 - our own arguments, no shell
-            inside_command(node, [sys.executable, "-m", "knp_py.lab.servers", control]),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+        argv = [sys.executable, "-m", "knp_py.lab.servers", control]
+        return start_inside(node, argv, stdout=output, stderr=output, detached=True)
 
 
 def tell_servers(control: str, places: dict[str, str], names: Names) -> None:

@@ -21,12 +21,12 @@ from knp_py.lab.namespaces import (
     NODE,
     add_spaces,
     inside,
-    inside_command,
     remove_spaces,
     run_ip,
     set_sysctls,
     space_of,
     spaces_of,
+    start_inside,
 )
 from knp_py.lab.plan import Addresses, Plan, PodPlan, address_of
 from knp_py.model.net import format_address, is_v4
@@ -122,16 +122,14 @@ class Topology:
         self, place: str, argv: Sequence[str], *, timeout: float = 30
     ) -> subprocess.CompletedProcess[str]:
         """A command at a place, to its end; output as text, the exit code not checked."""
-        command = inside_command(space_of(self.lab, place), argv)
-        return subprocess.run(  # noqa: S603 - no shell
-            command, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        with inside(space_of(self.lab, place)):
+            return subprocess.run(  # noqa: S603 - our own arguments, no shell
+                argv, capture_output=True, text=True, timeout=timeout, check=False
+            )
 
     def start(self, place: str, argv: Sequence[str]) -> "subprocess.Popen[bytes]":
         """A command at a place; its standard output and error are pipes."""
-        command = inside_command(space_of(self.lab, place), argv)
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdout=pipe, stderr=pipe)  # noqa: S603 - no shell
+        return start_inside(space_of(self.lab, place), argv)
 
     def call(self, place: str, action: Callable[[], T]) -> T:
         """What ``action`` returns when this thread is at a place."""
