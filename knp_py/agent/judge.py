@@ -6,6 +6,7 @@ counted and said, and the packet gets what the fail mode says (semantics §7); w
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from knp_py.agent.connections import NamedConnections
@@ -66,6 +67,7 @@ class _Answer(NamedTuple):
     decision: Decision
     deed: int
     cell: list[int]
+    protocol: int
 
 
 class Judge:
@@ -146,9 +148,13 @@ class Judge:
             self._metrics.observe(self._timer.monotonic_ns() - started)
             return keep | self._marked[deed]
         except Exception as error:  # noqa: BLE001 - whatever it is, the packet gets a verdict
-            self._metrics.internal_errors[0] += 1
-            self._complain(error)
+            self._report(error)
             return keep | self._failed.get(ask, 0)
+
+    def _report(self, error: Exception) -> None:
+        self._metrics.internal_errors[0] += 1
+        with suppress(Exception):  # nobody may be there any more to read it
+            self._complain(error)
 
     # -- questions ---------------------------------------------------------------------
 
@@ -214,22 +220,29 @@ class Judge:
     ) -> int:
         """The deed for a decision; counts it, logs it."""
         known = self._answers.get(id(decision))
-        if known is None or known.decision is not decision:
+        if (
+            known is None
+            or known.decision is not decision
+            or known.protocol != packet.protocol  # a pod to itself: one decision for all
+        ):
             known = self._answer(packet, decision)
-        given, deed, cell = known
+        given, deed, cell, _ = known
         cell[0] += 1
-        if self._connections is not None and not again:
-            if given.grants:
-                self._connections.put(_tuple(packet), given.grants)
-            else:
-                self._connections.forget(_tuple(packet))
-        if given.verdict in self._logged:
-            self._write(packet, given, again=again)
-        if self._shadow is not None:
-            other = self._shadow.judge(packet, self._timer.now())
-            if other.verdict is not given.verdict:
-                self._metrics.shadow_differences[0] += 1
-                self._write(packet, given, again=again, other=other)
+        try:
+            if self._connections is not None and not again:
+                if given.grants:
+                    self._connections.put(_tuple(packet), given.grants)
+                else:
+                    self._connections.forget(_tuple(packet))
+            if given.verdict in self._logged:
+                self._write(packet, given, again=again)
+            if self._shadow is not None:
+                other = self._shadow.judge(packet, self._timer.now())
+                if other.verdict is not given.verdict:
+                    self._metrics.shadow_differences[0] += 1
+                    self._write(packet, given, again=again, other=other)
+        except Exception as error:  # noqa: BLE001 - the verdict stands, whoever is told of it
+            self._report(error)
         if not remember and deed in {Deed.ACCEPT_REMEMBER, Deed.DENY_REMEMBER}:
             return deed - 1
         return deed
@@ -256,7 +269,7 @@ class Judge:
         else:
             # A denial that a name could undo is given anew each time: one may be learned next.
             deed = Deed.DENY_REMEMBER if remember and not given.named else Deed.DENY
-        answer = _Answer(given, int(deed), self._metrics.verdict_cell(given))
+        answer = _Answer(given, int(deed), self._metrics.verdict_cell(given), packet.protocol)
         if given is decision:
             if len(self._answers) >= _MOST_ANSWERS:
                 self._answers = {}
