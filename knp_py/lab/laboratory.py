@@ -20,7 +20,7 @@ from knp_py.lab.nameserver import Names
 from knp_py.lab.namespaces import NODE, remove_spaces, space_of, spaces_of
 from knp_py.lab.plan import plan_of, read_plan, write_plan
 from knp_py.lab.processes import end, process, processes_in
-from knp_py.lab.rules import CATCH_ALL, load_rules
+from knp_py.lab.rules import catch_all, load_rules
 from knp_py.lab.services import service_rules
 from knp_py.lab.serving import start_servers, tell_servers
 from knp_py.lab.topology import Topology
@@ -76,7 +76,7 @@ class Laboratory:
         node = space_of(self.name, NODE)
         self._servers = start_servers(self.folder.control, self.folder.file("servers.log"), node)
         self._note_process("servers", self._servers.pid)
-        load_rules(CATCH_ALL, list(self.topology.places.values()))
+        catch_all(self.topology.places)
 
     def change(self, snapshot: Snapshot, names: Names, resolv_confs: Mapping[str, str]) -> None:
         """Have the pods, Services and names of a cluster; ``resolv_confs`` by place."""
@@ -84,7 +84,7 @@ class Laboratory:
         self.topology.change(plan_of(snapshot))
         self._remember(msgspec.structs.replace(self.state, plan=write_plan(self.topology.plan)))
         new = [key for key, _ in self.topology.pods.items() - before]
-        load_rules(CATCH_ALL, [space_of(self.name, key) for key in new])
+        catch_all({key: space_of(self.name, key) for key in new})
         rules = service_rules(snapshot)
         if rules != self._rules:
             load_rules(rules, [space_of(self.name, NODE)])

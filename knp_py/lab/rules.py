@@ -4,11 +4,11 @@ None of it decides anything about policy: Services are translated on the node be
 sees a packet, and what arrives anywhere is handed to the lab's server.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from subprocess import PIPE
 
 from knp_py.errors import NotPermittedError
-from knp_py.lab.namespaces import start_inside
+from knp_py.lab.namespaces import NODE, start_inside
 
 SERVER_PORT = 61515
 """Where the lab's server listens in every namespace; every other port leads there."""
@@ -18,26 +18,35 @@ SERVER_PORT = 61515
 # pod or the near end of a connection, keeps what arrives for it; replies are known by
 # conntrack, since those to translated connections find their socket only later. Nobody but a
 # pod itself reaches its loopback addresses, so nothing is there that it has not put there.
-CATCH_ALL = f"""\
+_CATCH_ALL = """\
 add table inet knplab_server
 delete table inet knplab_server
 table inet knplab_server {{
   chain arriving {{
     type filter hook prerouting priority mangle;
-    meta l4proto {{ tcp, udp }} fib daddr type local goto nobody_listens
+    meta l4proto {{ tcp, udp }} {for_us}goto nobody_listens
   }}
   chain nobody_listens {{
     ip daddr 127.0.0.0/8 accept
     ip6 daddr ::1 accept
     ct direction reply accept
     socket wildcard {{ 0, 1 }} accept
-    meta nfproto ipv4 meta l4proto tcp tproxy ip to :{SERVER_PORT} accept
-    meta nfproto ipv4 meta l4proto udp tproxy ip to :{SERVER_PORT} accept
-    meta nfproto ipv6 meta l4proto tcp tproxy ip6 to :{SERVER_PORT} accept
-    meta nfproto ipv6 meta l4proto udp tproxy ip6 to :{SERVER_PORT} accept
+    meta nfproto ipv4 meta l4proto tcp tproxy ip to :{port} accept
+    meta nfproto ipv4 meta l4proto udp tproxy ip to :{port} accept
+    meta nfproto ipv6 meta l4proto tcp tproxy ip6 to :{port} accept
+    meta nfproto ipv6 meta l4proto udp tproxy ip6 to :{port} accept
   }}
 }}
 """
+
+
+def catch_all(places: Mapping[str, str]) -> None:
+    """Have the lab's server get whatever nobody else listens for (namespaces by place)."""
+    # The node forwards; to everybody else all that arrives is for them.
+    for_us = "fib daddr type local "
+    for node in (True, False):
+        rules = _CATCH_ALL.format(port=SERVER_PORT, for_us=for_us if node else "")
+        load_rules(rules, [space for place, space in places.items() if (place == NODE) is node])
 
 
 def load_rules(rules: str, spaces: Sequence[str]) -> None:

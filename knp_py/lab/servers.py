@@ -9,7 +9,7 @@ document a line, in which namespaces to answer (``Task``) and answers with an er
   page. Port 53 speaks DNS, and nothing else: an echo from there would be a forged answer.
 * SCTP: an INIT is acknowledged.
 
-Packets for ports that nothing listens on are handed over by ``rules.CATCH_ALL`` as they came,
+Packets for ports that nothing listens on are handed over by ``rules.catch_all`` as they came,
 so the address and port of a socket are those that the client meant.
 """
 

@@ -34,8 +34,9 @@ from knp_py.model.net import format_address, is_v4
 T = TypeVar("T")
 
 # Ends of the link to the internet, and the node's address where no Node object gives one:
-# of the block for such purposes that nobody routes (RFC 7335).
+# of blocks that nobody routes (RFC 7335, RFC 5180).
 _NODE_LINK, _INTERNET_LINK = "192.0.0.1", "192.0.0.2"
+_NODE_LINK6, _INTERNET_LINK6 = "2001:2::1", "2001:2::2"
 _GATEWAY6, _INTERNET6 = "fe80::1", "fe80::2"
 
 # Addresses are there at once, sources are not second-guessed, ICMP errors not counted.
@@ -160,6 +161,7 @@ def _node_lines(internet: str) -> list[str]:
     return [
         "link set lo up",
         f"addr add {_NODE_LINK}/32 dev lo",
+        f"addr add {_NODE_LINK6}/128 dev lo nodad",
         f"link add internet type veth peer name eth0 netns {internet}",
         "link set internet up",
         f"addr add {_GATEWAY6}/64 dev internet nodad",
@@ -172,6 +174,7 @@ _INTERNET_LINES = [
     "link set lo up",
     "link set eth0 up",
     f"addr add {_INTERNET_LINK}/32 dev eth0",
+    f"addr add {_INTERNET_LINK6}/128 dev eth0 nodad",
     f"addr add {_INTERNET6}/64 dev eth0 nodad",
     f"route add default via {_NODE_LINK} dev eth0 onlink",
     f"route add default via {_GATEWAY6} dev eth0",
