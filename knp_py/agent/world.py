@@ -77,9 +77,7 @@ class WorldKeeper:
         if snapshot is self.snapshot and not self._behind:
             return False
         members = members_of(snapshot, self._node)
-        generation = self.generation + 1
-        if self._layout.strict and self._layout.marks.wraps(generation):
-            self._sweep()
+        generation = self._next_generation()
         before = self.members
         self.snapshot, self.members, self.generation = snapshot, members, generation
         if self._behind:
@@ -96,10 +94,17 @@ class WorldKeeper:
 
     def heal(self) -> None:
         """The rules are not what they should be: put all of them in force again."""
-        self.generation += 1
+        self.generation = self._next_generation()
         self._behind = True
         self.install()
         self._load(self._world())
+
+    def _next_generation(self) -> int:
+        """Its number, once no connection's mark has it any more from another round."""
+        generation = self.generation + 1
+        if self._layout.strict and self._layout.marks.wraps(generation):
+            self._sweep()
+        return generation
 
     def _world(self) -> World:
         return World(self.snapshot, self.generation, tuple(sorted(self.members.local)))
