@@ -7,19 +7,19 @@ what is read goes to ``knp_py.manifests.load``.
 import codecs
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 import msgspec
 
+from knp_py.adapters.filetree import FileId, Search, reason
 from knp_py.errors import InputError, ManifestError
 from knp_py.manifests.document import Document
+from knp_py.manifests.listing import EMPTY, printable
 from knp_py.manifests.load import LoadResult, load
 from knp_py.model.objects import Origin
 
-SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
 # Files that tools keep beside manifests; being no Kubernetes object is no error there.
 _OPTIONAL = re.compile(r"(?i)(?:kustomization|chart|values[^/]*)\.ya?ml").fullmatch
@@ -101,9 +101,6 @@ def decode_documents(source: str, data: bytes) -> Iterator[Document]:
         yield from _yaml(source, text)
 
 
-_FileId = tuple[int, int]  # device and inode
-
-
 class _JsonError(InputError):
     """Not JSON; perhaps it is YAML."""
 
@@ -160,7 +157,7 @@ def _yaml(source: str, text: bytes) -> Iterator[Document]:
     except YamlError as error:
         where = f"{source}:{error.line}:{error.column}" if error.line else source
         hint = "; is it a Helm template? render it first: helm template" if b"{{" in text else ""
-        raise InputError(f"{where}: {_plain(str(error))}{hint}") from None
+        raise InputError(f"{where}: {printable(str(error))}{hint}") from None
 
 
 def _utf8(source: str, data: bytes) -> bytes:
@@ -193,14 +190,11 @@ def _utf8(source: str, data: bytes) -> bytes:
     return data
 
 
-_EMPTY = "is empty, expected YAML or JSON; did the command that wrote it fail?"
-
-
 def _read_all(
     paths: Iterable[str], problems: list[str], stdin: BinaryIO | None
 ) -> Iterator[tuple[str, bytes]]:
     """(source, bytes) of every file once, also when links or several paths lead to it."""
-    seen: set[_FileId] = set()
+    seen: set[FileId] = set()
     stdin_read = False
     for path in paths:
         if path == STANDARD_INPUT:
@@ -209,85 +203,29 @@ def _read_all(
                 try:
                     data = (sys.stdin.buffer if stdin is None else stdin).read()
                 except OSError as error:
-                    problems.append(f"standard input: {_reason(error)}")
+                    problems.append(f"standard input: {reason(error)}")
                     continue
                 if data.strip():
                     yield path, data
                 else:
-                    problems.append(f"standard input: {_EMPTY}")
+                    problems.append(f"standard input: {EMPTY}")
             continue
-        for file, file_id in _files(path, problems):
-            if file_id in seen:
+        search = Search(_NEXT)
+        files = search.files(path)
+        problems += (*search.unseen.values(), *search.barren)
+        for file in files:
+            if file.file_id in seen:
                 continue
-            seen.add(file_id)
+            seen.add(file.file_id)
             try:
-                with open(file, "rb") as stream:
+                with open(file.path, "rb") as stream:
                     data = stream.read()
             except OSError as error:
-                problems.append(f"{_plain(file)}: {_reason(error)}")
+                problems.append(f"{printable(file.path)}: {reason(error)}")
                 continue
             # In a directory an empty file is nobody's business; asked for by name, it is
             # what `kubectl get ... > file` leaves behind when it fails.
-            if file == path and not data.strip():
-                problems.append(f"{_plain(file)}: {_EMPTY}")
+            if file.path == path and not data.strip():
+                problems.append(f"{printable(path)}: {EMPTY}")
                 continue
-            yield _plain(file), data
-
-
-def _files(path: str, problems: list[str]) -> list[tuple[str, _FileId]]:
-    """The file itself, or the manifests of the directory."""
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError) as error:
-        problems.append(f"{_plain(path)}: {_reason(error)}; {_NEXT}")
-        return []
-    file_id = (found.st_dev, found.st_ino)
-    if not stat.S_ISDIR(found.st_mode):
-        return [(path, file_id)]
-    before = len(problems)
-    files = list(_walk(path, {file_id}, problems))
-    if not files and len(problems) == before:
-        kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-        problems.append(f"{_plain(path)}: no {kinds} file in it; {_NEXT}")
-    return files
-
-
-def _walk(top: str, entered: set[_FileId], problems: list[str]) -> Iterator[tuple[str, _FileId]]:
-    """Manifest files below a directory, sorted; links are followed, no directory twice."""
-    try:
-        with os.scandir(top) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        problems.append(f"{_plain(top)}: {_reason(error)}")
-        return
-    for entry in found:
-        # Dot files are tools' own; a mounted ConfigMap keeps its real files in one.
-        if entry.name.startswith("."):
-            continue
-        wanted = entry.name.endswith(SUFFIXES)
-        try:
-            status = entry.stat()
-        except OSError as error:
-            if wanted:
-                problems.append(f"{_plain(entry.path)}: {_reason(error)}")
-            continue
-        file_id = (status.st_dev, status.st_ino)
-        if stat.S_ISDIR(status.st_mode):
-            if file_id not in entered:
-                entered.add(file_id)
-                yield from _walk(entry.path, entered, problems)
-        elif wanted and stat.S_ISREG(status.st_mode):
-            yield entry.path, file_id
-
-
-def _reason(error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file or directory"
-    if isinstance(error, OSError) and error.strerror:
-        return f"cannot be read: {error.strerror.lower()}"
-    return "cannot be read"
-
-
-def _plain(path: str) -> str:
-    """A path fit for one line of output, whatever is in its name."""
-    return path if path.isprintable() else repr(path)
+            yield printable(file.path), data

@@ -51,15 +51,30 @@ def load(documents: Iterable[Document]) -> LoadResult:
 
 
 class Repeat(NamedTuple):
-    """Something that stands twice: in which parts (their indexes), and the line about it.
+    """Something that stands twice; ``first`` and ``again`` are the indexes of the parts.
 
-    When both say the same, the line is a warning and the first one counts.
+    When both say the same, that is worth a warning and the first one counts.
     """
 
     first: int
     again: int
+    earlier: Thing
+    later: Thing
     differs: bool
-    line: Problem
+
+    @property
+    def line(self) -> Problem:
+        """What to say of the later one."""
+        origin, place = self.earlier.found.origin, self.earlier.place
+        where = f"{origin} {place}" if place else str(origin)
+        how = "differs" if self.differs else "is the same"
+        message = f"stands twice and {how}; first in {where}"
+        return Problem(self.later.found.origin, self.later.label, self.later.place, message)
+
+    @property
+    def turned(self) -> "Repeat":
+        """As seen from the other one."""
+        return Repeat(self.again, self.first, self.later, self.earlier, self.differs)
 
 
 def merge(parts: Sequence[Part]) -> tuple[dict[Key, Thing], list[Repeat]]:
@@ -71,11 +86,7 @@ def merge(parts: Sequence[Part]) -> tuple[dict[Key, Thing], list[Repeat]]:
         total += len(part.things) + len(part.repeated)
     if len(things) == total:
         return things, []
-    return _merge_repeats(parts)
-
-
-def _merge_repeats(parts: Sequence[Part]) -> tuple[dict[Key, Thing], list[Repeat]]:
-    things: dict[Key, Thing] = {}
+    things.clear()
     where: dict[Key, int] = {}
     repeats: list[Repeat] = []
     for index, part in enumerate(parts):
@@ -85,17 +96,8 @@ def _merge_repeats(parts: Sequence[Part]) -> tuple[dict[Key, Thing], list[Repeat
                 where[thing.key] = index
             else:
                 differs = not same(first.found, thing.found)
-                line = _line_about(first, thing, differs=differs)
-                repeats.append(Repeat(where[thing.key], index, differs, line))
+                repeats.append(Repeat(where[thing.key], index, first, thing, differs))
     return things, repeats
-
-
-def _line_about(first: Thing, again: Thing, *, differs: bool) -> Problem:
-    origin, place = first.found.origin, first.place
-    where = f"{origin} {place}" if place else str(origin)
-    how = "differs" if differs else "is the same"
-    message = f"stands twice and {how}; first in {where}"
-    return Problem(again.found.origin, again.label, again.place, message)
 
 
 class _Follows(NamedTuple):
