@@ -111,12 +111,13 @@ def up(
     from knp_py.lab.livestage import perform  # noqa: PLC0415
 
     check_possible()
+    options = _options(ctx, no_agent=no_agent)
     loaded = _one(scenario, manifests)
     with locked(name):
         lab = Laboratory(name)
         _refuse_a_second(lab)
         with _ended_by_signals(), _down_unless_it_works(lab):
-            lab.build(loaded.scenario.origin.source, _options(ctx, no_agent=no_agent))
+            lab.build(loaded.scenario.origin.source, options)
             shown = msgspec.structs.replace(
                 loaded.scenario,
                 steps=tuple(
@@ -182,6 +183,7 @@ def act_out(
     from knp_py.lab.livestage import perform  # noqa: PLC0415
 
     check_possible()
+    options = _options(ctx, no_agent=no_agent)
     beside = _beside(manifests)
     results: list[Result] = []
     moved = 0.0
@@ -203,7 +205,6 @@ def act_out(
                             lab.down()
                         else:
                             _refuse_a_second(lab)
-                        options = _options(ctx, no_agent=no_agent)
                         lab.build(each.scenario.origin.source, options)
                     result, gained = perform(
                         lab,
@@ -240,11 +241,13 @@ def execute(
 ) -> None:
     """Run a command where a pod is, with its addresses and resolvers; its exit code is ours."""
     from knp_py.lab.laboratory import Laboratory, check_possible  # noqa: PLC0415
-    from knp_py.lab.namespaces import enter, with_resolv_conf  # noqa: PLC0415
+    from knp_py.lab.namespaces import enter, spaces_of, with_resolv_conf  # noqa: PLC0415
     from knp_py.manifests.problems import did_you_mean  # noqa: PLC0415
 
     check_possible()
-    lab = _up(Laboratory(name))
+    lab = Laboratory(name)
+    if not spaces_of(name):
+        raise InputError(f"no lab {name} is up (see knp lab up --help)")
     places = lab.topology.places
     if place not in places:
         hint = did_you_mean(place, sorted(places)) or f"; there are {', '.join(sorted(places))}"
@@ -330,12 +333,6 @@ def _options(ctx: typer.Context, *, no_agent: bool) -> list[str] | None:
     if no_agent and options:
         raise InputError("--no-agent and options of an agent's do not go together")
     return None if no_agent else options
-
-
-def _up(lab: "Laboratory") -> "Laboratory":
-    if not lab.is_up:
-        raise InputError(f"no lab {lab.name} is up (see knp lab up --help)")
-    return lab
 
 
 def _refuse_a_second(lab: "Laboratory") -> None:

@@ -114,10 +114,13 @@ def write_state(folder: Folder, state: LabState) -> None:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Keep everybody else from changing the lab meanwhile. Raises ``LabError``.
+    """Keep everybody else from changing the lab meanwhile.
+
+    Raises ``LabError`` when somebody is at it, and ``InputError`` as ``folder_of`` does.
 
     The kernel gives the lock back when its holder is killed.
     """
+    folder_of(name)  # whatever is no name is no part of a path either
     path = f"{ROOT}/.{name}.lock"
     os.makedirs(ROOT, exist_ok=True)
     while True:

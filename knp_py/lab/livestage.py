@@ -28,6 +28,7 @@ from knp_py.replay.rehearsal import Theory
 from knp_py.replay.scenario import Scenario, Step
 from knp_py.replay.shell import Outcome
 from knp_py.replay.timeline import Timeline
+from knp_py.replay.wording import considered
 
 _WORTH_MOVING = 2.0  # seconds; less is waited for
 
@@ -140,8 +141,13 @@ class LiveStage:
             enforcer.set_clock(self.moved)
 
     def why(self, outcome: Outcome) -> Iterable[str]:
-        """What the engine considers by these objects and names."""
-        return self._foresight.why(outcome)
+        """What the engine makes of it, by the same objects and the answers it knows of."""
+        explanation = self._foresight.explain(outcome)
+        if explanation is None:
+            return
+        if explanation.decision.verdict is not outcome.verdict:
+            yield f"in theory (knp test): {explanation.decision.verdict.value}"
+        yield from considered(explanation)
 
 
 def _options(trust: Trust, scope: Scope) -> list[str]:

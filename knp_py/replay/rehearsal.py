@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from knp_py.engine.evaluate import PolicyEngine
-from knp_py.engine.explain import explain
+from knp_py.engine.explain import Explanation, explain
 from knp_py.engine.names import DomainCache, Scope
 from knp_py.engine.resolvers import Trust
 from knp_py.engine.snapshot import Snapshot
@@ -80,7 +80,12 @@ class Theory:
 
     def why(self, outcome: Outcome) -> Iterable[str]:
         """Every policy that was considered."""
+        explanation = self.explain(outcome)
+        return () if explanation is None else considered(explanation)
+
+    def explain(self, outcome: Outcome) -> Explanation | None:
+        """How the engine judges the packet that decided; None when no packet did."""
         attempt = outcome.trial.attempt
         if attempt is None:
-            return ()
-        return considered(explain(self._engine, attempt.packet, now=self.network.now))
+            return None
+        return explain(self._engine, attempt.packet, now=self.network.now)
