@@ -173,7 +173,8 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     yield from _chain("own", _own(layout), "output", 400)
     yield from _chain("leave", _leave(layout))
     yield from _chain("dns", _dns(layout))
-    yield from _chain("pass", ["th dport != 53 th sport != 53 accept", "jump dns", "accept"])
+    # Two rules: nft 1.0.6 makes "neither port is 53" in one into "not both are".
+    yield from _chain("pass", ["th dport 53 goto dns", "th sport 53 goto dns", "accept"])
     yield from _chain("judge", _judge(layout))
     yield from _chain("known", _known(layout))
     yield from _chain("ends", _ends())
@@ -324,7 +325,7 @@ def _judge(layout: Layout) -> list[str]:
 
 def _dns(layout: Layout) -> list[str]:
     """Allowed DNS packets of managed pods go by the daemon: what is asked, what is learned."""
-    rules = ["meta l4proto != { tcp, udp } return"]
+    rules = ["meta l4proto != { tcp, udp } accept"]
     query, answer = _say(layout, Ask.DNS_QUERY), _say(layout, Ask.DNS_ANSWER)
     for version, ip in ((4, "ip"), (6, "ip6")):
         asks = f"{ip} saddr @managed{version} th dport 53"
@@ -334,7 +335,7 @@ def _dns(layout: Layout) -> list[str]:
             f"ct direction reply {told} {answer} accept",
             f"ct state untracked {told} {answer} accept",
         ]
-    return rules
+    return [*rules, "accept"]
 
 
 def _native_queue(layout: Layout) -> Iterable[str]:

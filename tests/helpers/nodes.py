@@ -191,25 +191,28 @@ class NodeUnderTest:
 
         threading.Thread(target=accept, daemon=True).start()
 
-    def serve_udp(self, place: str, port: int, answer: Callable[[bytes], bytes | None]) -> None:
-        """Answer every datagram to a port, or not."""
-        sock = self._listen(place, socket.SOCK_DGRAM, port)
+    def serve_udp(
+        self, place: str, address: str, port: int, answer: Callable[[bytes], bytes | None]
+    ) -> None:
+        """Answer every datagram to an address and port, from there; or not."""
+        mapped = address if ":" in address else f"::ffff:{address}"
+        sock = self._listen(place, socket.SOCK_DGRAM, port, mapped)
 
         def serve() -> None:
             with suppress(OSError):
-                while True:
-                    data, peer = sock.recvfrom(65535)
+                while (received := sock.recvfrom(65535))[0]:
+                    data, peer = received
                     reply = answer(data)
                     if reply is not None:
                         sock.sendto(reply, peer)
 
         threading.Thread(target=serve, daemon=True).start()
 
-    def _listen(self, place: str, kind: int, port: int) -> socket.socket:
+    def _listen(self, place: str, kind: int, port: int, address: str = "::") -> socket.socket:
         sock = self.topology.socket(place, socket.AF_INET6, kind)
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("::", port))
+        sock.bind((address, port))
         if kind == socket.SOCK_STREAM:
             sock.listen(512)
         self._sockets.append(sock)
