@@ -31,6 +31,13 @@ def missing() -> str | None:
     return programs.missing()
 
 
+def network() -> Network:
+    """A node with the pods between which connections are made."""
+    pairs = [(load.client, load.server) for load in (WALKTHROUGH, MANY)]
+    clients, servers = zip(*pairs, strict=True)
+    return Network(clients, servers, outside=OUTSIDE)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Measure, print, and say by the exit code whether every limit was kept."""
     parser = argparse.ArgumentParser(prog="python -m bench.agent", description=__doc__)
@@ -49,13 +56,8 @@ def main(argv: list[str] | None = None) -> int:
         return NOT_PERMITTED
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # namespaces are removed then too
-    pairs = [(load.client, load.server) for load in (WALKTHROUGH, MANY)]
-    clients, servers = zip(*pairs, strict=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="knpb-") as directory,
-        Network(clients, servers, outside=OUTSIDE) as network,
-    ):
-        stage = Stage(network, Path(directory))
+    with tempfile.TemporaryDirectory(prefix="knpb-") as directory, network() as made:
+        stage = Stage(made, Path(directory))
         plan = Plan(given.rounds, given.seconds, given.processes, given.tries)
         samples = run(stage, sides, plan, lambda line: print(line, file=sys.stderr, flush=True))
     print(table(samples))

@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 QUEUE, DNS_QUEUE = 100, 101
 PORT = 8080
 OUTSIDE, OUTSIDE_PORTS = "203.0.113.0/24", 100
-LARGE = {"cluster_policies": 100, "network_policies": 500, "pods": 5_000}
 _START_SECONDS = 60.0
 
 # What lets the walkthrough's client out to the network of many destinations.
@@ -37,6 +36,17 @@ spec:
     protocols:
     - tcp: {{destinationPort: {{range: {{start: {PORT}, end: {PORT + OUTSIDE_PORTS - 1}}}}}}}
 """
+
+
+class Size(NamedTuple):
+    """Of a cluster of ``bench.scenarios``."""
+
+    cluster_policies: int
+    network_policies: int
+    pods: int
+
+
+LARGE = Size(cluster_policies=100, network_policies=500, pods=5_000)
 
 
 class Load(NamedTuple):
@@ -70,6 +80,7 @@ class Stage:
     def __init__(self, network: Network, directory: Path) -> None:
         self.network = network
         self.programs: Programs = build(directory)
+        self.launcher: tuple[str, ...] = ("-m", "knp_py")
         self.records = directory / "verdicts.jsonl"
         self._directory = directory
         self._manifests(directory)
@@ -88,7 +99,7 @@ class Stage:
             shutil.copytree(example, directory / name)
         (directory / "wide" / "wide.yaml").write_text(_WIDE)
         (directory / "many").mkdir()
-        write_cluster(directory / "many", **LARGE)
+        write_cluster(directory / "many", **LARGE._asdict())
 
     def track(self) -> None:
         """Rules as on any node whose connections are tracked, and nothing more."""
@@ -103,7 +114,7 @@ class Stage:
         errors = self._directory / "agent.err"
         with errors.open("wb") as err, self.records.open("wb") as out:
             process = self.network.start(
-                "node", sys.executable, "-m", "knp_py", "agent",
+                "node", sys.executable, *self.launcher, "agent",
                 "--manifests", str(self._directory / manifests),
                 "--hostname-override", NODES[manifests],
                 "--nfqueue-id", str(QUEUE), "--dns-queue-id", str(DNS_QUEUE),
