@@ -94,8 +94,6 @@ def _snapshot(objects: Iterable[ClusterObject]) -> Snapshot:
 
 def figures() -> Iterable[tuple[str, float]]:
     """Each part's name and what it costs."""
-    marks = Marks()
-    question, allowed = marks.bits(Ask.JUDGE), marks.bits(Deed.ACCEPT)
     example = Path(ROOT, "examples", "agent-sandbox", "manifests")
     small = _snapshot(load_manifests([str(example)]).objects)
     large = _snapshot(cluster(**LARGE._asdict()))
@@ -111,30 +109,35 @@ def figures() -> Iterable[tuple[str, float]]:
     )
     yield "parse", measure(parse_ip, repeat(same, _TIMES))
     for name, load, snapshot in (("walkthrough", WALKTHROUGH, small), ("large", MANY, large)):
-        wrong = judge(snapshot)[0].answer(question, syn(load, 40000))
-        assert wrong & marks.verdict == allowed, "the measured connection is to be allowed"
-        packets = [syn(load, 1024 + n) for n in range(_TIMES)]
-        quiet, _ = judge(snapshot)
-        alone = datapath(DomainCache())
-        alone.load(snapshot)
-        yield f"parse and decide, {name}", measure(lambda data: alone.first(data, 0.0), packets)  # noqa: B023
-        yield f"judge, {name}", measure(lambda data: quiet.answer(question, data), packets)  # noqa: B023
-        ports = [syn(load, 40000, 1 + n) for n in range(_TIMES)]
-        yield (
-            f"judge, {name}, another port each",
-            measure(
-                lambda data: quiet.answer(question, data),  # noqa: B023
-                ports,
-            ),
-        )
-        loud, log = judge(snapshot, "all")
+        for part, nanoseconds in _judging(load, snapshot):
+            yield f"{part}, {name}", nanoseconds
 
-        def written(data: bytes, loud: Judge = loud, log: VerdictLog = log) -> None:
-            loud.answer(question, data)
-            if not data[21] & 63:  # as often as a batch ends
-                log.flush(0.0)
 
-        yield f"judge and record, {name}", measure(written, packets)
+def _judging(load: Load, snapshot: Snapshot) -> Iterable[tuple[str, float]]:
+    marks = Marks()
+    question, allowed = marks.bits(Ask.JUDGE), marks.bits(Deed.ACCEPT)
+    packets = [syn(load, 1024 + n) for n in range(_TIMES)]
+    ports = [syn(load, 40000, 1 + n) for n in range(_TIMES)]
+    alone = datapath(DomainCache())
+    alone.load(snapshot)
+    yield "parse and decide", measure(lambda data: alone.first(data, 0.0), packets)
+    quiet, _ = judge(snapshot)
+    if quiet.answer(question, packets[0]) & marks.verdict != allowed:
+        raise SystemExit("the measured connection is not allowed")
+    yield "judge", measure(lambda data: quiet.answer(question, data), packets)
+    world = World(snapshot, 1)
+    yield (
+        "judge, nothing remembered",
+        measure(lambda data: quiet.answer(question, data), ports, lambda: quiet.load(world)),
+    )
+    loud, log = judge(snapshot, "all")
+
+    def record(data: bytes) -> None:
+        loud.answer(question, data)
+        if not data[21] & 63:  # as often as a batch ends
+            log.flush(0.0)
+
+    yield "judge and record", measure(record, packets)
 
 
 def main() -> int:
