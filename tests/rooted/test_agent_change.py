@@ -1,0 +1,237 @@
+"""A change of policy, live: when it is in force, what it leaves behind, what strict mode does."""
+
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.nodes import NodeUnderTest, eventually, node_of, on_a_node
+
+pytestmark = on_a_node
+
+A, B, OUTSIDE = "10.93.1.11", "10.93.1.12", "203.0.113.9"
+CLUSTER = f"""\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {{name: n1}}
+  spec: {{podCIDRs: [10.93.1.0/24]}}
+  status: {{addresses: [{{type: InternalIP, address: 10.93.0.1}}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: a, namespace: x, uid: one, labels: {{app: a}}}}
+  spec: {{nodeName: n1}}
+  status: {{phase: Running, podIPs: [{{ip: {A}}}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: b, namespace: x, uid: two, labels: {{app: b}}}}
+  spec: {{nodeName: n1}}
+  status: {{phase: Running, podIPs: [{{ip: {B}}}]}}
+"""
+
+
+def policy(action: str, name: str = "switch") -> str:
+    """The one rule that counts here."""
+    return json.dumps({
+        "apiVersion": "policy.networking.k8s.io/v1alpha2",
+        "kind": "ClusterNetworkPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "tier": "Admin",
+            "priority": 1,
+            "subject": {
+                "pods": {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "a"}}}
+            },
+            "egress": [{"action": action, "to": [{"networks": ["0.0.0.0/0"]}]}],
+        },
+    })  # fmt: skip
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
+    with node_of(tmp_path, CLUSTER) as made:
+        made.write("policy.json", policy("Accept"))
+        made.serve_tcp("x/b", 80)
+        yield made
+
+
+def test_a_race_of_changes_and_connections(node: NodeUnderTest) -> None:
+    agent = node.agent("--fail-closed", "--log-verdicts", "none")
+    over = threading.Event()
+
+    def keep_connecting() -> None:
+        while not over.is_set():
+            node.connects("x/a", B, 80, timeout=0.05)
+
+    threads = [threading.Thread(target=keep_connecting, daemon=True) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    dice = random.Random(3)
+    for _ in range(25):
+        for action in ("Deny", "Accept"):
+            node.in_force(agent, node.write("policy.json", policy(action)))
+            if action == "Deny":
+                # Whatever was on its way when the change came: nothing of it is remembered.
+                tries = [node.connects("x/a", B, 80, timeout=0.03) for _ in range(5)]
+                assert tries == [False] * 5
+            else:
+                assert node.connects("x/a", B, 80, timeout=5)
+            time.sleep(dice.uniform(0, 0.02))
+    over.set()
+    for thread in threads:
+        thread.join(10)
+    assert agent.metric("knp_internal_errors_total") == 0
+    assert agent.metric("knp_generation") == 51
+
+
+def test_a_broken_file_keeps_the_last_good_policy(node: NodeUnderTest) -> None:
+    node.write("policy.json", policy("Deny"))
+    agent = node.agent("--fail-closed")
+    node.in_force(agent, node.write("policy.json", policy("Accept")[:-30]))
+    assert not node.connects("x/a", B, 80)
+    assert "policy.json" in agent.status()["source"]["problems"][0]
+    eventually(lambda: "kept as it was before" in agent.log, "the problem is said")
+    node.in_force(agent, node.write("policy.json", policy("Accept")))
+    assert node.connects("x/a", B, 80, timeout=5)
+    eventually(lambda: "no longer so" in agent.log, "its end is said")
+
+
+def test_established_goes_on_unless_strict(node: NodeUnderTest) -> None:
+    agent = node.agent("--fail-closed")
+    stream = node.open("x/a", B, 80, timeout=5)
+    node.in_force(agent, node.write("policy.json", policy("Deny")))
+    assert not node.connects("x/a", B, 80)
+    stream.sendall(b"on and on")
+    assert stream.recv(64) == b"on and on"
+    stream.close()
+
+
+@pytest.mark.parametrize("remember", ["on", "off"])
+def test_strict_cuts_what_is_not_allowed_any_more(node: NodeUnderTest, remember: str) -> None:
+    agent = node.agent("--fail-closed", "--strict-mode", "--remember", remember)
+    stream = node.open("x/a", B, 80, timeout=5)
+    for action in ("Accept", "Deny", "Accept"):
+        node.in_force(agent, node.write("policy.json", policy(action, "switch")))
+        stream.sendall(action.encode())
+        if action == "Deny":
+            stream.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                stream.recv(64)
+        else:
+            stream.settimeout(20)
+            assert stream.recv(64).endswith(b"Accept")
+    stream.close()
+    judged = [r for r in agent.records() if r.get("again")]
+    assert judged
+    assert {r["verdict"] for r in judged} == {"deny"}
+
+
+def test_strict_ends_a_download_of_a_silent_client(node: NodeUnderTest) -> None:
+    """The client only acknowledges; a reply is never judged by its own tuple."""
+    listener = node.topology.socket("x/b", socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind((B, 90))
+    listener.listen()
+    agent = node.agent("--fail-closed", "--strict-mode")
+    client = node.topology.socket("x/a", socket.AF_INET, socket.SOCK_STREAM)
+    client.settimeout(5)
+    client.connect((B, 90))
+    server, _ = listener.accept()
+    over = threading.Event()
+
+    def push() -> None:
+        server.settimeout(0.2)
+        while not over.is_set():
+            try:
+                server.sendall(b"x" * 1400)
+            except TimeoutError:
+                continue
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=push, daemon=True)
+    thread.start()
+    assert client.recv(65536)
+    node.in_force(agent, node.write("policy.json", policy("Deny")))
+
+    def has_ended() -> bool:
+        client.settimeout(1.5)
+        try:
+            while client.recv(1 << 20):
+                pass
+        except TimeoutError:
+            return True
+        return False
+
+    end = time.monotonic() + 20
+    eventually(has_ended, "the download ends", seconds=30)
+    assert time.monotonic() < end
+    over.set()
+    thread.join(5)
+    for sock in (client, server, listener):
+        sock.close()
+
+
+def test_strict_leaves_replies_and_the_other_end_alone(node: NodeUnderTest) -> None:
+    """What others open to the pod goes on: only its egress is denied."""
+    node.serve_tcp("x/a", 81)
+    agent = node.agent("--fail-closed", "--strict-mode")
+    stream = node.open("x/b", A, 81, timeout=5)
+    node.in_force(agent, node.write("policy.json", policy("Deny")))
+    stream.settimeout(10)
+    stream.sendall(b"still")
+    assert stream.recv(64) == b"still"
+    stream.close()
+
+
+def test_a_pod_that_comes_and_goes(node: NodeUnderTest) -> None:
+    """Managed while some policy selects it, and judged as nobody before its object is there."""
+    agent = node.agent("--fail-closed", "--log-verdicts", "all")
+    assert agent.metric("knp_managed_pods") == 1
+    node.in_force(
+        agent, node.write("policy.json", policy("Accept").replace('"app": "a"', '"app": "z"'))
+    )
+    assert agent.metric("knp_managed_pods") == 0
+    assert node.connects("x/b", A, 79, timeout=0.3) is False  # nobody listens there
+    before = len(agent.records())
+    node.in_force(
+        agent, node.write("cluster.yaml", CLUSTER.replace(f"{{ip: {A}}}", "{ip: 10.93.1.99}"))
+    )
+    assert not node.connects("x/a", B, 80)
+    eventually(lambda: len(agent.records()) > before, "the stranger is logged")
+    last = agent.records()[-1]
+    assert (last["verdict"], last["unidentified"]) == ("deny", [A])
+
+
+def test_dry_run_drops_nothing_and_says_all(node: NodeUnderTest) -> None:
+    node.write("policy.json", policy("Deny"))
+    agent = node.agent("--fail-closed", "--dry-run", "--log-verdicts", "all")
+    assert node.connects("x/a", B, 80, timeout=5)
+    eventually(lambda: bool(agent.records()), "a record is written")
+    record = agent.records()[0]
+    assert (record["verdict"], record["enforced"]) == ("deny", False)
+    assert record["decided_by"]["policy"] == "switch"
+
+
+def test_shadow_policies_log_only_where_they_differ(node: NodeUnderTest, tmp_path: Path) -> None:
+    candidates = tmp_path / "next"
+    candidates.mkdir()
+    (candidates / "cluster.yaml").write_text(CLUSTER)
+    (candidates / "policy.json").write_text(policy("Deny"))
+    agent = node.agent(
+        "--shadow-manifests", str(candidates), "--log-verdicts", "all", "--remember", "off"
+    )
+    assert node.connects("x/a", B, 80, timeout=5)
+    eventually(lambda: bool(agent.records()), "the difference is written")
+    (record,) = agent.records()
+    assert (record["verdict"], record["shadow"]["verdict"]) == ("allow", "deny")
+    (candidates / "policy.json.part").write_text(policy("Accept"))
+    (candidates / "policy.json.part").replace(candidates / "policy.json")
+    time.sleep(0.5)
+    assert node.connects("x/a", B, 80, timeout=5)
+    time.sleep(0.3)
+    assert len(agent.records()) == 1
