@@ -177,9 +177,12 @@ class KernelQueue:
         body = struct.pack(">BBH", socket.AF_UNSPEC, 0, self.number) + attributes
         header = struct.pack("=IHHII", 16 + len(body), _CONFIG, _REQUEST | _ACK, 0, 0)
         self._results.clear()
-        self._socket.sendto(header + body, _KERNEL)
-        while not self._results:  # packets may lie before the kernel's answer
-            self.drain()
+        overruns = -1
+        while not self._results:
+            if overruns != self.overruns:  # the answer may be what there was no room for
+                overruns = self.overruns
+                self._socket.sendto(header + body, _KERNEL)
+            self.drain()  # packets may lie before it
         error = self._results.pop()
         if error:
             raise KernelError(
