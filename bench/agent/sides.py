@@ -78,7 +78,8 @@ LIMITS = (
     Limit("many", "c", 0.60),
     Limit("log", "c", 0.40),
     Limit("wide", "c-wide", None),
-    Limit("remember", "none", 0.90),
-    Limit("remember", "tracked", None),
+    Limit("remember", "tracked", 0.90),
+    Limit("remember", "none", None),
+    Limit("tracked", "none", None),
     Limit("c", "none", None),
 )
