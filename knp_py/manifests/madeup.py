@@ -42,11 +42,12 @@ class MadeUp:
         self.nodes = {obj.name: obj for obj in objects if isinstance(obj, Node)}
         self._warnings = warnings
         self._notes = notes
-        self._pending: list[tuple[Owner, int]] = [
-            (Owner("Pod", obj.namespace, obj.name), index)
-            for index, obj in enumerate(objects)
+        # By key, not by place: objects give way to others meanwhile.
+        self._pending: dict[str, Owner] = {
+            obj.key: Owner("Pod", obj.namespace, obj.name)
+            for obj in objects
             if isinstance(obj, Pod) and (obj.made_up or (obj.host_network and not obj.ips))
-        ]
+        }
 
     def add(
         self,
@@ -65,7 +66,7 @@ class MadeUp:
             return
         self.names.add(key)
         if not ips:
-            self._pending.append((owner, len(self.objects)))
+            self._pending[key] = owner
         self.objects.append(
             Pod(
                 uid=key,
@@ -88,10 +89,12 @@ class MadeUp:
         if not self._pending:
             return
         addresses = Addresses(_taken(self.objects))
-        for owner, index in sorted(self._pending):
-            pod = self.objects[index]
-            if not isinstance(pod, Pod):
-                continue
+        waiting = [
+            (self._pending[obj.key], index, obj)
+            for index, obj in enumerate(self.objects)
+            if isinstance(obj, Pod) and obj.key in self._pending
+        ]
+        for owner, index, pod in sorted(waiting, key=lambda each: each[0]):
             node = self.nodes.get(pod.node)
             hosts = pod.host_ips or (node.ips if node else ())
             # A host-network pod's address is its node's.

@@ -243,6 +243,23 @@ def test_sandboxes_in_the_input_stand_for_their_owners() -> None:
     assert list(found) == ["x/pool-abc"]
 
 
+def test_addresses_go_to_who_needs_them_when_a_policy_gives_way() -> None:
+    """The policy stands before the pods and is not in force after all."""
+    unborn = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "unborn", "namespace": "x"}}
+    ours = owned(policy(), "SandboxTemplate", "agent-runtime")
+    alone = pods(load_values(unborn))["x/unborn"].ips
+    for documents in (
+        [ours, unborn, real_pod("p")],
+        [unborn, ours],
+        [ours, real_pod("p"), unborn],
+    ):
+        found = load_values(template(), *documents)
+        assert not found.problems
+        assert pods(found)["x/unborn"].ips == alone
+        real = pods(found).get("x/p")
+        assert real is None or [format_address(ip) for ip in real.ips] == ["10.0.0.1"]
+
+
 def test_a_policy_that_the_template_does_not_control() -> None:
     result = load_values(template(), policy())
     assert lines(result.warnings) == [
