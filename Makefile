@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint bench deep clean
+.PHONY: demo test quick lint bench bench-agent deep clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("knp needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -12,8 +12,11 @@ $(VENV)/.demo: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# The agent's extra is compiled and Linux only; without it the tests that need it say so and skip.
 $(VENV)/.dev: $(VENV)/.demo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[agent]' || \
+	  echo "knp: the extra [agent] cannot be built here (Debian: apt install gcc libnetfilter-queue-dev)"
 	touch $@
 
 demo: $(VENV)/.demo
@@ -37,6 +40,9 @@ deep: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest bench --benchmark-columns=min,median,ops --benchmark-sort=name -s
+
+bench-agent: $(VENV)/.dev
+	$(BIN)/python -m bench.agent
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,7 @@
-"""One engine behind every door: a probe's answer is the verdict on its packet's bytes."""
+"""One engine behind every door: a probe's answer is the verdict on its packet's bytes.
+
+In a capture, and live, where the kernel says that the packet begins a connection.
+"""
 
 import json
 from pathlib import Path
@@ -10,8 +13,8 @@ from scapy.layers.sctp import SCTP, SCTPChunkInit
 from scapy.packet import Packet as Layer
 
 from knp_py.adapters.documents import load_manifests
-from knp_py.engine.datapath import Datapath
 from knp_py.engine.evaluate import PolicyEngine
+from knp_py.engine.live import LiveDatapath, Said
 from knp_py.engine.names import DomainCache
 from knp_py.engine.resolvers import parse_trust
 from knp_py.engine.snapshot import Snapshot
@@ -57,7 +60,7 @@ def test_bytes_and_probes_get_one_answer(shared: Path, source: str) -> None:
         snapshot = snapshot_of(case)
         prober = Prober(snapshot)
         names = DomainCache()
-        path = Datapath(PolicyEngine(names), DnsSnooper(names, trust=parse_trust("auto")))
+        path = LiveDatapath(PolicyEngine(names), DnsSnooper(names, trust=parse_trust("auto")))
         path.load(snapshot)
         lines = (case / "probes.jsonl").read_text().splitlines()
         for number, line in enumerate(filter(None, lines)):
@@ -67,3 +70,9 @@ def test_bytes_and_probes_get_one_answer(shared: Path, source: str) -> None:
             assert flow is not None
             found = flow.decision.verdict.value
             assert (found, answer.verdict) == (json.loads(line)["expect"],) * 2, (case, line)
+            data, later = bytes(packet_of(answer)), number * 10_000.0 + 1_000.0
+            live = path.first(data, later)
+            kept = path.told(data, later, Said.BEGINS)
+            assert live is not None
+            assert kept is not None
+            assert live[1] == kept.decision == flow.decision, (case, line)
