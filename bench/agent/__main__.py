@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench.agent import programs
@@ -28,6 +29,8 @@ def missing() -> str | None:
     for tool in ("ip", "nft", "sysctl"):
         if shutil.which(tool) is None:
             return f"the program {tool}"
+    if find_spec("netfilterqueue") is None:
+        return "the extra agent: pip install '.[agent]'"
     return programs.missing()
 
 
