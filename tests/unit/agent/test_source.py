@@ -337,6 +337,19 @@ def test_who_has_an_object_keeps_it(old: str, new: str) -> None:
     assert quiet(source.scan()) == ["+Namespace x", "+Pod a/p"]
 
 
+@pytest.mark.parametrize(("old", "new"), [("m", "o"), ("o", "m")])
+def test_who_has_an_object_may_change_it_while_another_brings_it(old: str, new: str) -> None:
+    files = MemoryFiles(**{old: pod()})
+    source = begun(files)
+    files.write(f"{old}.yaml", pod(app="w"))
+    files.write(f"{new}.yaml", pod(app="v"))
+    batch = source.scan()
+    assert told(batch.changes) == ["+Pod a/p"]
+    assert batch.problems == (
+        f"{new}.yaml: Pod a/p: stands twice and differs; first in {old}.yaml",
+    )
+
+
 def test_an_object_that_moves_and_changes_at_once() -> None:
     files = MemoryFiles(a=pod(), b=namespace("b"))
     source = begun(files)

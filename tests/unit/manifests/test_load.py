@@ -166,3 +166,19 @@ def test_what_follows_goes_with_what_it_follows_from() -> None:
     assert len(assembly.assemble([part(deployment())]).objects) == 1
     assert assembly.assemble([part(pod("a"))]).objects == [*pods(load_values(pod("a"))).values()]
     assert len(assembly.assemble([part(deployment())]).objects) == 1
+
+
+def test_a_template_looks_at_policies() -> None:
+    template = {
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+        "kind": "SandboxTemplate",
+        "metadata": {"name": "t", "namespace": "x"},
+        "spec": {"podTemplate": {"spec": {"containers": []}}},
+    }
+    metadata = {"name": "t-network-policy", "namespace": "x"}
+    policy = part({**network_policy({"podSelector": {}}), "metadata": metadata})
+    assembly, sandboxes = Assembly(), part(template)
+    key = ("NetworkPolicy", "x", "t-network-policy")
+    derived = assembly.assemble([sandboxes]).by_key[key]
+    assert assembly.assemble([sandboxes, policy]).by_key[key] is policy.things[key].found
+    assert assembly.assemble([sandboxes]).by_key[key] == derived
