@@ -29,7 +29,7 @@ class NamedConnections:
         on_put: Callable[[Tuple, tuple[NameGrant, ...]], object] | None = None,
     ) -> None:
         self._most = most
-        self._on_put = on_put
+        self.on_put = on_put
         self._grants: OrderedDict[Tuple, tuple[NameGrant, ...]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -39,13 +39,13 @@ class NamedConnections:
     def put(self, connection: Tuple, grants: tuple[NameGrant, ...]) -> None:
         """This connection was accepted by these."""
         self._keep(connection, grants)
-        if self._on_put is not None:
-            self._on_put(connection, grants)
+        if self.on_put is not None:
+            self.on_put(connection, grants)
 
     def forget(self, connection: Tuple) -> None:
         """This tuple is another connection now, that no name opened."""
-        if self._grants.pop(connection, None) and self._on_put is not None:
-            self._on_put(connection, ())
+        if self._grants.pop(connection, None) and self.on_put is not None:
+            self.on_put(connection, ())
 
     def get(self, connection: Tuple) -> tuple[NameGrant, ...]:
         """The grants that opened it; none when no name did or it is not known any more."""

@@ -7,9 +7,10 @@ old, and a source that fails costs its own metric and nothing else.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, count
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from knp_py.agent.families import FAMILIES, Described, Family, Sample
 from knp_py.model.decision import Decision
@@ -27,6 +28,25 @@ _BUCKETS = (
 _MOST_VALUES = 200  # different labels that a source may give
 
 
+_ADDED_UP = (
+    "knp_packets_total",
+    "knp_internal_errors_total",
+    "knp_unreadable_total",
+    "knp_shadow_differences_total",
+    "knp_unparsed_total",
+    "knp_log_lines_omitted_total",
+)
+
+
+class Tally(NamedTuple):
+    """What one process counted so far, for another to add up."""
+
+    verdicts: dict[tuple[str, ...], int]
+    buckets: list[int]
+    spent: int
+    values: dict[str, Value]
+
+
 class Metrics:
     """Counts and sources; see ``FAMILIES`` for what they are called.
 
@@ -34,6 +54,7 @@ class Metrics:
     after that many others did are counted together as ``other``.
 
     ``observe`` takes the nanoseconds that a verdict took. ``next_id`` numbers records.
+    ``others`` gives what other processes of this agent counted, asked once a scrape.
     """
 
     def __init__(self, *, version: str, mode: str, max_policies: int = 200) -> None:
@@ -41,6 +62,8 @@ class Metrics:
         self.unreadable = [0]
         self.shadow_differences = [0]
         self.next_id: Callable[[], int] = count(1).__next__
+        self.others: Callable[[], Sequence[Tally]] = tuple
+        self._tallies: Sequence[Tally] = ()
         self._buckets = [0] * (len(_BUCKETS) + 1)
         self._spent = [0]
         self.observe = _observer(self._buckets, self._spent)
@@ -91,6 +114,7 @@ class Metrics:
 
     def families(self) -> Iterator[Family]:
         """All that have a value now, in the order of ``FAMILIES``. Never raises."""
+        self._tallies = self.others()
         for described in FAMILIES:
             try:
                 samples = self._samples(described)
@@ -100,18 +124,33 @@ class Metrics:
             if samples is not None:
                 yield Family(described.kind, described.name, described.help, samples)
 
+    def tally(self) -> Tally:
+        """What this process counted."""
+        values: dict[str, Value] = {}
+        for name in _ADDED_UP:
+            value = self._sources[name]() if name in self._sources else None
+            if value is not None:
+                values[name] = dict(value) if isinstance(value, Mapping) else value
+        verdicts = {key: cell[0] for key, cell in self._verdicts.copy().items()}
+        return Tally(verdicts, list(self._buckets), self._spent[0], values)
+
     def _samples(self, described: Described) -> tuple[Sample, ...] | None:
         if described.kind == "histogram":
             return self._histogram()
         if described.name == "knp_verdicts_total":
+            verdicts = Counter({key: cell[0] for key, cell in self._verdicts.copy().items()})
+            for each in self._tallies:
+                verdicts.update(each.verdicts)
             return tuple(
-                Sample("", tuple(zip(described.labels, key, strict=True)), cell[0])
-                for key, cell in self._verdicts.copy().items()
+                Sample("", tuple(zip(described.labels, key, strict=True)), number)
+                for key, number in verdicts.items()
             )
         source = self._sources.get(described.name)
         value = None if source is None else source()
         if value is None:
             return None
+        for each in self._tallies:
+            value = _sum(value, each.values.get(described.name, 0))
         if not isinstance(value, Mapping):
             return (Sample("", (), float(value)),)
         found: dict[tuple[str, ...], float] = {}
@@ -126,7 +165,9 @@ class Metrics:
         )
 
     def _histogram(self) -> tuple[Sample, ...]:
-        *below, total = accumulate(list(self._buckets))
+        buckets = [list(self._buckets), *(each.buckets for each in self._tallies)]
+        *below, total = accumulate(map(sum, zip(*buckets, strict=True)))
+        spent = self._spent[0] + sum(each.spent for each in self._tallies)
         bounds = [repr(bound / 1e9) for bound in _BUCKETS]
         return (
             *(
@@ -134,8 +175,17 @@ class Metrics:
                 for bound, number in zip((*bounds, "+Inf"), (*below, total), strict=True)
             ),
             Sample("_count", (), total),
-            Sample("_sum", (), self._spent[0] / 1e9),
+            Sample("_sum", (), spent / 1e9),
         )
+
+
+def _sum(value: Value, more: Value) -> Value:
+    if isinstance(value, Mapping):
+        total: dict[Any, float] = dict(value)
+        for key, number in more.items() if isinstance(more, Mapping) else ():
+            total[key] = total.get(key, 0) + number
+        return total
+    return value if isinstance(more, Mapping) else value + more
 
 
 def _observer(buckets: list[int], spent: list[int]) -> Callable[[int], None]:

@@ -61,6 +61,14 @@ class WorldKeeper:
         self.generation = 1
         return self._world()
 
+    def absorb(self, changes: Iterable[Change], generation: int) -> World:
+        """The world after changes that another process has put in force in the kernel."""
+        self._state.apply_all(changes)
+        self.snapshot = self._state.snapshot()
+        self.members = members_of(self.snapshot, self._node)
+        self.generation = generation
+        return self._world()
+
     def install(self) -> None:
         """Put the whole table in force, as it should be now; raises ``KernelError``."""
         self._kernel.apply(install(self._layout, self.members, self.generation))

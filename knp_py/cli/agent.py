@@ -77,7 +77,7 @@ def command(
             "--dns-queue-id",
             min=0,
             max=65535,
-            help="Queue of DNS packets.  [default: the one after --nfqueue-id]",
+            help="Queue of DNS packets.  [default: the one after those that judge]",
         ),
     ] = None,
     queues: Annotated[
@@ -200,7 +200,9 @@ def command(
 
     if not manifests:
         raise InputError("knp agent needs --manifests PATH: what to enforce")
-    dns_queue = nfqueue_id + queues if dns_queue_id is None else dns_queue_id
+    dns_queue = dns_queue_id
+    if dns_queue is None:
+        dns_queue = nfqueue_id + (queues + 1 if queues > 1 else 1)
     settings = Settings(
         manifests=tuple(manifests),
         shadow=tuple(shadow or ()),

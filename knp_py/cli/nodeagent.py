@@ -32,14 +32,17 @@ from knp_py.agent.judge import World
 from knp_py.agent.loop import PacketLoop
 from knp_py.agent.marks import Ask, Marks, parse_marks
 from knp_py.agent.metrics import Metrics
+from knp_py.agent.ports import Queue
 from knp_py.agent.ruleset import Layout, Queues, iptables, remove
 from knp_py.agent.source import Batch, ManifestSource
 from knp_py.agent.world import WorldKeeper
+from knp_py.cli.nodecrew import Crew, Duty
 from knp_py.cli.nodepages import Overview
 from knp_py.cli.nodeparts import Complaints, Settings, build
+from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
 from knp_py.errors import InputError, KernelError, NotPermittedError
-from knp_py.model.changes import ClusterObject
+from knp_py.model.changes import Change, ClusterObject
 from knp_py.model.policy import ClusterNetworkPolicy
 
 _INSTANCE = re.compile(r"[a-z0-9]{1,16}")
@@ -141,6 +144,9 @@ class NodeAgent:
         self._failure = ""
         self._kept: NameFile | None = None
         self._proof_due = 0.0
+        self._pending: list[Change] = []  # what workers do not have yet
+        first = settings.nfqueue_id + 1
+        self._crew = Crew(range(first, first + settings.queues) if settings.queues > 1 else ())
 
     def run(self) -> int:
         """Start, enforce until a signal, stop. Raises ``KnpError`` when it cannot start.
@@ -173,7 +179,8 @@ class NodeAgent:
                 self._clock,
                 self._metrics,
                 write=outlet.write,
-                kept=self._kept,
+                on_learn=self._learned,
+                on_open=None if self._kept is None else self._kept.add_connection,
                 complain=Complaints(say),
             )
             self._keeper = WorldKeeper(
@@ -189,12 +196,24 @@ class NodeAgent:
             if shadow is not None:
                 self._take_candidates(shadow)
             self._remember_names()
+            self._crew.start(
+                Duty(
+                    settings,
+                    self._parts,
+                    self._keeper,
+                    self._metrics,
+                    self._shadow_state,
+                    self._clock,
+                    self._tick,
+                )
+            )
             queues = self._open_queues(stack)
             if settings.strict:
                 clear_marks(self._marks.connection)
-            poller = Poller(queue.fileno() for queue in queues)
+            feeds: list[Queue] = [*self._crew.feeds(), *queues]
+            poller = Poller(feed.fileno() for feed in feeds)
             stack.callback(poller.close)
-            self._loop = PacketLoop(queues, poller, self._clock, self._tick)
+            self._loop = PacketLoop(feeds, poller, self._clock, self._tick)
             self._proof = RoundTrip(self._marks.bits(Ask.PROBE))
             stack.callback(self._proof.close)
             self._parts.judge.on_probe = self._proof.seen
@@ -207,7 +226,7 @@ class NodeAgent:
                 batch=first,
                 ready=self._proof.check,
             )
-            self._overview.watch(queues, self._kept)
+            self._overview.watch(queues, self._layout.queues.numbers, self._kept)
             self._serve(stack)
             self._keeper.install()
             self._rules.apply_queue(iptables(self._layout, self._table.upper()))
@@ -218,18 +237,19 @@ class NodeAgent:
 
     def _lay_out(self) -> Layout:
         settings = self._settings
-        first = settings.nfqueue_id
-        last = first + settings.queues - 1
-        if first <= settings.dns_queue_id <= last or max(last, settings.dns_queue_id) > 65535:
+        main, dns, workers = settings.nfqueue_id, settings.dns_queue_id, settings.queues
+        judge = (main + 1, main + workers) if workers > 1 else (main, main)
+        queues = Queues(judge, main, dns)
+        if dns in {main, *range(judge[0], judge[1] + 1)} or queues.numbers[-1] > 65535:
             raise InputError(
-                f"--nfqueue-id {first}, --queues {settings.queues} and --dns-queue-id"
-                f" {settings.dns_queue_id}: the queues' numbers must differ and be at most 65535"
+                f"--nfqueue-id {main}, --queues {workers} and --dns-queue-id {dns}: the queues'"
+                " numbers must differ and be at most 65535"
             )
         mode = settings.mode
         return Layout(
             table=self._table,
             marks=self._marks,
-            queues=Queues((first, last), first, settings.dns_queue_id),
+            queues=queues,
             fail_open=mode.fail_open,
             remember=mode.remember,
             strict=mode.strict,
@@ -276,10 +296,16 @@ class NodeAgent:
         stack.callback(judged.close)
         return [dns, judged]
 
+    def _learned(self, saved: SavedName) -> None:
+        if self._kept is not None:
+            self._kept.add(saved)
+        self._crew.learn(saved)
+
     def _before_release(self) -> None:
-        """What was learned is kept before the answer is let go that it was in."""
+        """What was learned is kept and known before the answer is let go that it was in."""
         if self._kept is not None:
             self._kept.commit(self._clock.now())
+        self._crew.release()
 
     def _serve(self, stack: ExitStack) -> None:
         if not self._settings.bind:
@@ -312,6 +338,7 @@ class NodeAgent:
                 self._rules.remove(remove(self._table))
             self._loop.stop()
             packets.join()
+            self._crew.stop()
             if self._kept is not None:
                 self._kept.close(self._clock.now())
             lost = self._parts.log.close(self._clock.now())
@@ -337,11 +364,14 @@ class NodeAgent:
 
     def _take(self, batch: Batch) -> None:
         """Put a change of manifests in force."""
+        self._pending += batch.changes
         try:
             changed = self._keeper.change(batch.changes)
         except KernelError as error:
             say(f"the change is not in force, the policies before it are: {error}")
             return
+        self._crew.change(self._keeper.generation, self._pending)
+        self._pending = []
         self._overview.batch = batch
         if changed:
             say(f"generation {self._keeper.generation} in force: {_summary(batch)}")
@@ -352,10 +382,11 @@ class NodeAgent:
             return
         self._shadow_state.apply_all(batch.changes)
         snapshot = self._shadow_state.snapshot()
-        if self._proof_due:
-            self._loop.post(lambda: shadow.load(snapshot))
-        else:
+        if not self._proof_due:
             shadow.load(snapshot)  # nobody else is there yet
+            return
+        self._loop.post(lambda: shadow.load(snapshot))
+        self._crew.candidates(batch.changes)
 
     def _prove(self) -> None:
         """See to it that packets come by us; put the rules back when somebody removed them."""
@@ -368,6 +399,8 @@ class NodeAgent:
         say("the rules are gone, or some of them: putting them back")
         try:
             self._keeper.heal()
+            self._crew.change(self._keeper.generation, self._pending)
+            self._pending = []
             self._rules.restore_queue()
         except KernelError as error:
             say(f"the rules could not be put back: {error}")

@@ -1,7 +1,7 @@
 """What a running agent shows of itself: metrics, health, readiness, status."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from knp_py import __version__
 from knp_py.adapters.http import Pages
@@ -52,11 +52,12 @@ class Overview:
         """For the server."""
         return Pages(self._scrape, lambda: self.unhealthy or None, self._ready, self._status)
 
-    def watch(self, queues: list[KernelQueue], kept: NameFile | None) -> None:
+    def watch(
+        self, queues: list[KernelQueue], numbers: tuple[int, ...], kept: NameFile | None
+    ) -> None:
         """Tell the metrics where to look."""
         parts, keeper, watch = self._parts, self._keeper, self._metrics.watch
         watch("knp_packets_total", lambda: {str(q.number): q.packets for q in queues})
-        numbers = {queue.number for queue in queues}
         watch("knp_queue_depth", lambda: _per_queue(numbers, lambda state: state.waiting))
         watch("knp_queue_dropped_total", lambda: _dropped(numbers))
         watch("knp_bypassed_total", lambda: self._counter("bypassed"))
@@ -114,11 +115,11 @@ class Overview:
         }
 
 
-def _per_queue(numbers: set[int], value: Callable[[QueueState], float]) -> dict[str, float]:
+def _per_queue(numbers: Iterable[int], value: Callable[[QueueState], float]) -> dict[str, float]:
     return {str(n): value(state) for n, state in read_queues().items() if n in numbers}
 
 
-def _dropped(numbers: set[int]) -> dict[tuple[str, str], float]:
+def _dropped(numbers: Iterable[int]) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], float] = {}
     for number, state in read_queues().items():
         if number in numbers:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from knp_py.adapters.clocks import BootClock
-from knp_py.adapters.namefile import NameFile
-from knp_py.agent.connections import NamedConnections
+from knp_py.agent.connections import NamedConnections, Tuple
 from knp_py.agent.judge import Judge, Mode
 from knp_py.agent.marks import Marks
 from knp_py.agent.metrics import Metrics
@@ -16,9 +15,10 @@ from knp_py.agent.shadow import Shadow, SharedNames
 from knp_py.agent.verdictlog import VerdictLog, Which
 from knp_py.engine.evaluate import Names, PolicyEngine
 from knp_py.engine.live import LiveDatapath
-from knp_py.engine.names import DomainCache, Scope
+from knp_py.engine.names import DomainCache, SavedName, Scope
 from knp_py.engine.resolvers import parse_networks, parse_trust
 from knp_py.engine.snoop import DnsSnooper
+from knp_py.model.decision import NameGrant
 from knp_py.model.net import parse_address
 
 _RESOLV_CONF = Path("/etc/resolv.conf")
@@ -84,16 +84,18 @@ def build(
     metrics: Metrics,
     *,
     write: Callable[[bytes], object],
-    kept: NameFile | None,
+    on_learn: Callable[[SavedName], object],
+    on_open: Callable[[Tuple, tuple[NameGrant, ...]], object] | None,
     complain: Callable[[Exception], object],
 ) -> Parts:
     """Put the parts together; raises ``InputError`` for options that cannot be meant.
 
-    Records go to ``write``; what is learned to ``kept``, where there is one.
+    Records go to ``write``. ``on_learn`` is told every name, ``on_open`` in strict mode every
+    connection that a name opened.
     """
     trust = parse_trust(settings.trusted, node_resolvers=_node_resolvers(settings))
     special = parse_networks(settings.allow_special, "--allow-special")
-    cache = DomainCache(scope=settings.scope, on_learn=None if kept is None else kept.add)
+    cache = DomainCache(scope=settings.scope, on_learn=on_learn)
     names: Names = cache
     shadow = None
     if settings.shadow:
@@ -109,7 +111,7 @@ def build(
     )
     connections = None
     if settings.strict:
-        connections = NamedConnections(on_put=None if kept is None else kept.add_connection)
+        connections = NamedConnections(on_put=on_open)
     judge = Judge(
         datapath,
         marks,

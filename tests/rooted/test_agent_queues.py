@@ -1,0 +1,75 @@
+"""Several queues, a process for each: the same verdicts, the same names, one set of figures."""
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from helpers.nodes import NodeUnderTest, eventually, node_of, on_a_node
+from rooted.test_agent_change import CLUSTER as CHANGING
+from rooted.test_agent_change import B, policy
+from rooted.test_agent_dns import CLUSTER as NAMED
+from rooted.test_agent_dns import RESOLVER, answered, resolve
+
+pytestmark = on_a_node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
+    with node_of(tmp_path, NAMED) as made:
+        made.serve_udp("internet", RESOLVER, 53, answered)
+        made.serve_tcp("internet", 443)
+        yield made
+
+
+def workers_of(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def test_names_reach_every_worker_before_the_pod(node: NodeUnderTest) -> None:
+    agent = node.agent("--fail-closed", "--queues", "3", "--strict-mode", "--log-verdicts", "all")
+    assert len(workers_of(agent.process.pid)) == 3
+
+    def visit(number: int) -> bool:
+        address = resolve(node, "x/agent", f"h{number}.example.com")
+        return node.connects("x/agent", address, 443, timeout=0.9)
+
+    with ThreadPoolExecutor(8) as threads:
+        visits = list(threads.map(visit, range(300)))
+    assert [number for number, passed in enumerate(visits) if not passed] == []
+    assert agent.metric("knp_internal_errors_total") == 0
+    records = agent.records()
+    assert len({record["id"] for record in records}) == len(records) >= 301
+    assert agent.metric("knp_verdict_seconds_count") == agent.metric("knp_packets_total")
+    assert agent.stop() == 0
+
+
+def test_a_change_reaches_every_worker(tmp_path: Path) -> None:
+    with node_of(tmp_path, CHANGING) as node:
+        node.write("policy.json", policy("Accept"))
+        node.serve_tcp("x/b", 80)
+        agent = node.agent("--fail-closed", "--queues", "2", "--remember", "off")
+        for action in ("Deny", "Accept", "Deny"):
+            node.in_force(agent, node.write("policy.json", policy(action)))
+            tries = [node.connects("x/a", B, 80, timeout=0.3) for _ in range(8)]
+            assert set(tries) == {action == "Accept"}
+
+
+def test_a_worker_that_dies_ends_the_agent(node: NodeUnderTest) -> None:
+    agent = node.agent("--fail-closed", "--queues", "2")
+    os.kill(workers_of(agent.process.pid)[0], signal.SIGKILL)
+    assert agent.process.wait(20) == 1
+    assert "the process at the other end has ended" in agent.log
+    assert not node.connects("x/agent", "192.0.2.9", 443)
+
+
+def test_workers_die_with_the_agent(node: NodeUnderTest) -> None:
+    agent = node.agent("--queues", "2")
+    workers = workers_of(agent.process.pid)
+    agent.kill()
+    eventually(
+        lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers),
+        "the workers are gone",
+    )
