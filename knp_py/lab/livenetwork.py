@@ -14,7 +14,7 @@ from knp_py.model.decision import Decision, Verdict
 from knp_py.model.net import format_address
 from knp_py.model.objects import Pod
 from knp_py.model.packet import Packet, Proto
-from knp_py.replay.directory import Answer, Directory, Place
+from knp_py.replay.directory import Answer, Directory, Place, UnanswerableError
 from knp_py.replay.judged import JudgedNetwork
 from knp_py.replay.shell import Asked, Call, Trial, unserved
 
@@ -47,6 +47,7 @@ class LiveNetwork:
 
     def connect(self, call: Call) -> Trial:
         """One connection; to a Service as many as it has backends, which take turns."""
+        self._check_node(call)
         service, address = call.place.service, call.place.address
         if address is None:
             return Trial(Verdict.UNKNOWN, reason=f"{call.place.text} has no address")
@@ -82,6 +83,22 @@ class LiveNetwork:
                 answer = Answer(spelling, places, tried.ttl)
                 break
         return Asked(trial, answer, foreseen.untaught if answer else "")
+
+    def _check_node(self, call: Call) -> None:
+        """Refuse what one machine cannot show: traffic from another node than the pod's own."""
+        snapshot = self._snapshot
+        if call.who.pod is not None or call.source not in snapshot.every_node_address:
+            return
+        targets = [each.address for each in call.backends] or [call.place.address or 0]
+        for pod in filter(None, map(snapshot.pod_at, targets)):
+            node = snapshot.nodes.get(pod.node)
+            own = {*pod.host_ips, *(node.ips if node else ())}
+            if own and call.source not in own:
+                raise UnanswerableError(
+                    "from",
+                    f"a lab has one machine for all nodes: what comes from {call.who.text} comes"
+                    f" from the node of {pod.key} itself",
+                )
 
     # -- one attempt -------------------------------------------------------------------
 

@@ -10,9 +10,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from helpers.command import run_knp
 from helpers.judging import snapshot_of
 
 from knp_py.engine.snapshot import Snapshot
+from knp_py.lab.laboratory import Laboratory
 from knp_py.lab.nameserver import names_of
 from knp_py.lab.namespaces import NODE, space_of, spaces_of
 from knp_py.lab.plan import plan_of
@@ -37,10 +39,28 @@ in_a_lab = [
 _numbers = count()
 
 
+def lab_name() -> str:
+    """A name that no other lab has."""
+    return f"t{os.getpid()}-{next(_numbers)}"
+
+
+@contextmanager
+def lab_of(*argv: str) -> Iterator[Laboratory]:
+    """A lab with an agent, as ``knp lab up ARGV`` makes it."""
+    name = lab_name()
+    try:
+        ended = run_knp("lab", "up", "--name", name, *argv)
+        assert ended.code == 0, ended.err
+        yield Laboratory(name)
+    finally:
+        run_knp("lab", "down", "--name", name)
+        assert spaces_of(name) == []
+
+
 @contextmanager
 def topology_of(objects: Sequence[ClusterObject]) -> Iterator[Topology]:
     """The namespaces of a cluster, without servers and without an agent."""
-    topology = Topology(f"t{os.getpid()}-{next(_numbers)}")
+    topology = Topology(lab_name())
     try:
         topology.build(plan_of(snapshot_of(objects)))
         yield topology

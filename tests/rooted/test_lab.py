@@ -6,19 +6,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 from helpers.command import Ended, knp, run_knp, start_knp
-from helpers.labs import in_a_lab
+from helpers.labs import in_a_lab, lab_name
 from helpers.scenarios import CLUSTER
 
 from knp_py.lab.labstate import folder_of, lab_names, read_state
 from knp_py.lab.namespaces import spaces_of
 
 pytestmark = in_a_lab
-_numbers = count()
 
 SCENARIO = """\
 name: small
@@ -41,7 +39,7 @@ class Lab:
     """A lab by name, which is gone at the end whatever happens to it."""
 
     def __init__(self, folder: Path) -> None:
-        self.name = f"c{os.getpid()}-{next(_numbers)}"
+        self.name = lab_name()
         self.folder = folder
         (folder / "cluster.yaml").write_text(CLUSTER)
         self.scenario = folder / "s.yaml"
