@@ -1,10 +1,11 @@
 # make demo   the walkthrough, then its capture judged
+# make lab    the walkthrough in the kernel: namespaces as pods, real connections (needs root)
 # make test   everything: style, types, layers, tests
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint bench bench-agent deep clean
+.PHONY: demo lab test quick lint bench bench-agent deep clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("knp needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -12,16 +13,24 @@ $(VENV)/.demo: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-# The agent's extra is compiled and Linux only; without it the tests that need it say so and skip.
+# The agent's extra is compiled, and for Linux only.
+$(VENV)/.agent: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[agent]' || \
+	  (echo "knp: the extra [agent] cannot be built here (Debian: apt install gcc libnetfilter-queue-dev)"; false)
+	touch $@
+
+# Without it the tests that need it say so and are skipped.
 $(VENV)/.dev: $(VENV)/.demo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[agent]' || \
-	  echo "knp: the extra [agent] cannot be built here (Debian: apt install gcc libnetfilter-queue-dev)"
+	-$(MAKE) $(VENV)/.agent
 	touch $@
 
 demo: $(VENV)/.demo
 	$(BIN)/knp test examples/agent-sandbox
 	$(BIN)/knp replay examples/agent-sandbox/phase4.pcap --manifests examples/agent-sandbox/manifests
+
+lab: $(VENV)/.agent
+	$(BIN)/knp lab test examples/agent-sandbox
 
 test: lint
 	$(BIN)/python -m pytest

@@ -4,6 +4,7 @@ What cannot run here is stood in for by scripts of the same name: ``kubectl``, w
 cluster, prints the examples' objects and a verdict log; ``tcpdump``, which would run until
 stopped, writes the example capture (the real one runs in ``tests/rooted``). ``make`` is run
 for ``demo`` with the environment the tests run in; ``make test`` is what runs this test.
+Commands after ``sudo`` are run in a network namespace of their own, where that is possible.
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from helpers.nodes import MISSING
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -85,25 +87,38 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for name in ("kubectl", "tcpdump"):
         (tools / name).chmod(0o755)
+    (desk / "policies").mkdir()
+    shutil.copy(tools / "policies.json", desk / "policies")
     environment = desk / ".venv"
     (environment).mkdir()
     (environment / "bin").symlink_to(Path(sys.executable).parent)
-    for stamp in (".demo", ".dev"):
+    for stamp in (".demo", ".dev", ".agent"):
         (environment / stamp).touch()
     (desk / "verdicts.jsonl").write_text("")
     return desk
 
 
+def environ_of(desk: Path) -> dict[str, str]:
+    """Where the commands are found: stand-ins first, then those of the tests' environment."""
+    path = os.pathsep.join((str(desk / "tools"), str(Path(sys.executable).parent)))
+    return {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
+
+
 def test_there_is_something_to_run() -> None:
-    assert {line.split()[0] for line in commands()} >= {"make", "knp", "kubectl", "tcpdump"}
+    assert {line.split()[0] for line in commands()} >= {
+        "make",
+        "knp",
+        "kubectl",
+        "tcpdump",
+        "sudo",
+    }
 
 
 def test_every_command_of_the_readme_works(desk: Path) -> None:
-    path = os.pathsep.join((str(desk / "tools"), str(Path(sys.executable).parent)))
-    environ = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
+    environ = environ_of(desk)
     for line in commands():
-        if line == "make test":
-            continue  # this very test
+        if line == "make test" or line.startswith("sudo "):
+            continue  # this very test, and the next one
         ended = subprocess.run(
             ["sh", "-c", line],
             cwd=desk,
@@ -114,6 +129,48 @@ def test_every_command_of_the_readme_works(desk: Path) -> None:
             check=False,
         )
         assert ended.returncode in EXPECTED.get(line, {0}), f"{line}\n{ended.stdout}{ended.stderr}"
+        assert "Traceback" not in ended.stderr, line
+
+
+@pytest.mark.needs_root
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make network namespaces")
+@pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)} (.ci/run installs it)")
+def test_every_command_for_root_works(desk: Path) -> None:
+    environ = environ_of(desk)
+    space = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec sh -c "$0"']
+    for line in commands():
+        if not line.startswith("sudo "):
+            continue
+        if line.startswith("sudo knp agent --"):
+            process = subprocess.Popen(
+                [*space, f"exec {line.removeprefix('sudo ')}"],
+                cwd=desk,
+                env=environ,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert process.stderr is not None
+            with process.stderr:
+                said = iter(process.stderr)
+                assert any("enforcing" in each for each in said), line
+                process.terminate()
+                assert "stopped" in list(said)[-1], line
+            assert process.wait(30) == 0, line
+            continue
+        # A lab brings its own namespaces; the rest must not come near those of this machine.
+        prefix = ["sh", "-c"] if " lab" in line else space
+        ended = subprocess.run(
+            [*prefix, line.removeprefix("sudo ")],
+            cwd=desk,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert ended.returncode == 0, f"{line}\n{ended.stdout}{ended.stderr}"
         assert "Traceback" not in ended.stderr, line
 
 

@@ -51,12 +51,14 @@ class Nft:
         return {counter["name"]: counter["packets"] for counter in found}
 
     def set_size(self, table: str, name: str) -> int:
-        """How many elements a set holds; 0 when it is not there."""
+        """How many elements a set with time-outs holds; 0 when it is not there.
+
+        Counted in the text: the JSON of a full set takes half a second to read.
+        """
         try:
-            listed = self._json("list", "set", "inet", table, name)
+            return self._run(["list", "set", "inet", table, name], "").count(" expires ")
         except KernelError:
             return 0
-        return sum(len(each["set"].get("elem", ())) for each in listed if "set" in each)
 
     def listing(self, table: str) -> list[Any]:
         """The whole table as nft's JSON has it; raises ``KernelError`` when it is not there."""

@@ -18,7 +18,8 @@ Job = Callable[[], object]
 class PacketLoop:
     """``run`` belongs to the packet thread; ``post`` and ``stop`` to everybody.
 
-    ``tick`` is called about every ``TICK`` seconds, with the time.
+    ``tick`` is called about every ``TICK`` seconds, with the time. ``beat`` is the timer's
+    monotonic time at its last turn, 0 before the first.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class PacketLoop:
         tick: Callable[[float], object],
     ) -> None:
         self.turns = 0
+        self.beat = 0
         self._queues = tuple(queues)
         self._poller = poller
         self._timer = timer
@@ -51,7 +53,7 @@ class PacketLoop:
         due = 0
         while not self._stopping:
             self._turn(max(0.0, (due - self._timer.monotonic_ns()) / 1e9))
-            now = self._timer.monotonic_ns()
+            self.beat = now = self._timer.monotonic_ns()
             if now >= due:
                 due = now + int(TICK * 1e9)
                 self._tick(self._timer.now())

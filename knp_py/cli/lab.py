@@ -252,6 +252,8 @@ def execute(
     if place not in places:
         hint = did_you_mean(place, sorted(places)) or f"; there are {', '.join(sorted(places))}"
         raise InputError(f"the lab {name} has no pod {place}{hint}")
+    if argv[0] == "--" and len(argv) > 1:
+        argv = argv[1:]  # as kubectl exec wants it
     resolv_conf = lab.folder.resolv_conf(place)
     if os.path.exists(resolv_conf):
         argv = with_resolv_conf(argv, resolv_conf)

@@ -48,6 +48,7 @@ from knp_py.model.policy import ClusterNetworkPolicy
 _INSTANCE = re.compile(r"[a-z0-9]{1,16}")
 _PROOF_EVERY = 5.0  # seconds between two proofs that the rules are what they should be
 _SWITCH = 0.0005  # seconds that the packet thread waits for another at most
+_STUCK = 10.0  # seconds without a turn after which the agent counts as dead
 _DNS_COPY = 65_535  # bytes of a packet: an answer may be as long
 
 
@@ -224,6 +225,7 @@ class NodeAgent:
                 self._keeper,
                 self._rules,
                 batch=first,
+                healthy=self._unhealthy,
                 ready=self._proof.check,
             )
             self._overview.watch(queues, self._layout.queues.numbers, self._kept)
@@ -426,6 +428,13 @@ class NodeAgent:
         del number, frame
         self._stopping = True
         self._wake.wake()
+
+    def _unhealthy(self) -> str | None:
+        """Whether the packet thread still takes its turns, some twenty a second."""
+        silent = (self._clock.monotonic_ns() - self._loop.beat) / 1e9
+        if self._loop.beat and silent > _STUCK:
+            return f"the packet thread has not moved for {silent:.0f} s"
+        return self._failure or None
 
     # -- words -------------------------------------------------------------------------
 

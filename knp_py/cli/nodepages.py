@@ -22,8 +22,8 @@ _SETS = ("learned4", "learned6", "denied4", "denied6")
 class Overview:
     """Gathers what the pages show; read from the server's threads, so it only copies.
 
-    ``batch`` is what the last look at the manifests gave, set by the main thread;
-    ``unhealthy`` is why the agent cannot go on, empty as long as it can.
+    ``batch`` is what the last look at the manifests gave, set by the main thread. ``healthy``
+    and ``ready`` give None or the reason why not.
     """
 
     def __init__(
@@ -35,10 +35,11 @@ class Overview:
         rules: Rules,
         *,
         batch: Batch,
+        healthy: Callable[[], str | None],
         ready: Callable[[], str | None],
     ) -> None:
         self.batch = batch
-        self.unhealthy = ""
+        self._healthy = healthy
         self._settings = settings
         self._metrics = metrics
         self._parts = parts
@@ -50,7 +51,7 @@ class Overview:
 
     def pages(self) -> Pages:
         """For the server."""
-        return Pages(self._scrape, lambda: self.unhealthy or None, self._ready, self._status)
+        return Pages(self._scrape, self._healthy, self._ready, self._status)
 
     def watch(
         self, queues: list[KernelQueue], numbers: tuple[int, ...], kept: NameFile | None

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from knp_py.errors import LabError
@@ -146,7 +147,7 @@ class Enforcer:
 
     def _port(self) -> int:
         address = ""
-        for option, value in zip(self._options, [*self._options[1:], ""], strict=True):
+        for option, value in pairwise([*self._options, ""]):
             name, equals, given = option.partition("=")
             if name == "--metrics-bind-address":
                 address = given if equals else value

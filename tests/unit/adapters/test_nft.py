@@ -84,7 +84,6 @@ def test_tables_and_counters_and_elements(tools: Tools) -> None:
         {"table": {"family": "inet", "name": "knp"}},
         {"table": {"family": "inet", "name": "else"}},
         {"counter": {"name": "judged", "table": "knp", "packets": 7, "bytes": 700}},
-        {"set": {"name": "learned4", "elem": [1, 2, 3]}},
     ]
     tools.add_json("nft", *there)
     found = Nft()
@@ -92,18 +91,23 @@ def test_tables_and_counters_and_elements(tools: Tools) -> None:
     assert found.has_table("knp")
     assert not found.has_table("kn")
     assert found.counters("knp") == {"judged": 7}
-    assert found.set_size("knp", "learned4") == 3
     assert found.listing("knp") == there
     assert tools.calls[0] == "nft -j list tables inet"
-    assert tools.calls[-3:] == [
+    assert tools.calls[-2:] == [
         "nft -j list counters table inet knp",
-        "nft -j list set inet knp learned4",
         "nft -j list table inet knp",
     ]
 
 
+def test_elements_of_a_set_are_counted_in_its_text(tools: Tools) -> None:
+    element = "10.0.0.1 . 10.0.0.2 . tcp . 80 expires 57s740ms"
+    tools.add("nft", f'echo "set learned4 {{ timeout 1m elements = {{ {element}, {element} }} }}"')
+    assert Nft().set_size("knp", "learned4") == 2
+    assert tools.calls == ["nft list set inet knp learned4"]
+
+
 def test_an_empty_set_has_no_elements(tools: Tools) -> None:
-    tools.add_json("nft", {"set": {"name": "learned4"}})
+    tools.add("nft", 'echo "set learned4 { timeout 1m }"')
     assert Nft().set_size("knp", "learned4") == 0
 
 
