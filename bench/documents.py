@@ -96,14 +96,14 @@ def write_cluster(
     objects = cluster(
         cluster_policies=cluster_policies, network_policies=network_policies, pods=pods
     )
-    _write(directory / "rest.json", [_document(o) for o in objects if not isinstance(o, Pod)])
+    _write(directory / "rest.json", [document(o) for o in objects if not isinstance(o, Pod)])
 
 
 def _write(path: Path, items: list[dict[str, Any]]) -> None:
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1))
 
 
-def _document(obj: ClusterObject) -> dict[str, Any]:
+def document(obj: ClusterObject) -> dict[str, Any]:
     """What ``bench.scenarios`` makes besides pods; it holds nothing that is not handled here."""
     match obj:
         case Namespace():

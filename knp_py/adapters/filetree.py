@@ -28,13 +28,15 @@ class Search:
 
     ``unseen`` has a line for each path that cannot be looked at, ``barren`` one for each given
     directory without manifests; ``special`` are paths in directories that are called like
-    manifests and are pipes, sockets or devices.
+    manifests and are pipes, sockets or devices. ``reached_again`` says that links lead to a
+    directory by more than one way; the first one counts.
     """
 
     def __init__(self, hint: str) -> None:
         self.unseen: dict[str, str] = {}
         self.barren: list[str] = []
         self.special: list[str] = []
+        self.reached_again = False
         self._hint = hint
 
     def files(self, path: str) -> list[Found]:
@@ -75,9 +77,11 @@ class Search:
                 continue
             mode = file.status.st_mode
             if stat.S_ISDIR(mode):
-                if file.file_id not in entered:
-                    entered.add(file.file_id)
-                    yield from self._walk(entry.path, entered)
+                if file.file_id in entered:
+                    self.reached_again = True
+                    continue
+                entered.add(file.file_id)
+                yield from self._walk(entry.path, entered)
             elif wanted and stat.S_ISREG(mode):
                 yield file
             elif wanted:

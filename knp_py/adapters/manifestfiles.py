@@ -61,6 +61,8 @@ class ManifestFiles:
                     )
                 data = stream.read(LARGEST)
                 after = os.fstat(descriptor)
+        except FileNotFoundError:
+            return None  # it was there a moment ago
         except OSError as error:
             raise InputError(f"{printable(path)}: {reason(error)}") from None
         whole = len(data) == after.st_size and _stamp(before) == _stamp(after)
@@ -94,7 +96,8 @@ class ManifestFiles:
         special = (f"{printable(p)}: is no regular file and is not read" for p in search.special)
         self._rest = Listing(files, named, search.unseen, tuple(search.barren), tuple(special))
         # One path at a time can be looked at again only where each file has one path.
-        self._files = None if others or search.unseen else files
+        unclear = others or search.reached_again or search.unseen
+        self._files = None if unclear else files
         return files
 
     def _renew(self, files: dict[str, Stamp], path: str) -> bool:

@@ -154,7 +154,7 @@ class ManifestSource:
             if data is None:
                 file.stamp = None
                 if not self._begun:
-                    file.problems = (f"{printable(path)}: is being written; try again",)
+                    file.problems = (f"{printable(path)}: changes while it is read; try again",)
                 continue
             young = abs(started - stamp.written_ns) < _YOUNG_NS
             file.stamp = None if young else stamp

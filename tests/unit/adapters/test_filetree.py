@@ -28,6 +28,7 @@ def test_files_in_order_and_what_was_met(tmp_path: Path) -> None:
     }
     assert search.special == [str(tmp_path / "pipe.yaml")]
     assert search.barren == []
+    assert search.reached_again
 
 
 def test_a_path_is_a_file_whatever_it_is_called(tmp_path: Path) -> None:

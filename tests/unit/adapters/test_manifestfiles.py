@@ -106,7 +106,6 @@ def test_what_is_not_read(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (top / "big.yaml").write_text("#" * 100)
     monkeypatch.setattr(manifestfiles, "LARGEST", 99)
     for name, why in (
-        ("gone.yaml", "no such file or directory"),
         ("sub", "cannot be read: is a directory|is no regular file"),
         ("pipe.yaml", "is no regular file"),
         ("big.yaml", "has 100 bytes, at most 99 are read"),
@@ -125,7 +124,9 @@ def test_a_file_that_changes_while_it_is_read(top: Path, monkeypatch: pytest.Mon
         return status(descriptor)
 
     monkeypatch.setattr(os, "fstat", growing)
-    assert ManifestFiles([str(top)]).read(str(top / "a.yaml")) is None
+    files = ManifestFiles([str(top)])
+    assert files.read(str(top / "a.yaml")) is None
+    assert files.read(str(top / "gone.yaml")) is None
 
 
 # With a watcher.
@@ -289,6 +290,20 @@ def test_links_of_one_file_to_another(top: Path, tmp_path: Path) -> None:
     (tmp_path / "l").rename(top / "d.yaml")
     (top / "b.yaml").unlink()
     followed.after({"x"})
+    followed.watcher.close()
+
+
+def test_a_directory_that_links_lead_to_by_two_ways(top: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "b.yaml").write_text(namespace("b"))
+    (top / "sub").mkdir()
+    for link in (top / "z", top / "sub" / "y"):
+        link.symlink_to(elsewhere)
+    followed = Followed(top)
+    for name in ("c", "d"):
+        replace(elsewhere / "b.yaml", namespace(name))
+        followed.after({"a", name})
     followed.watcher.close()
 
 
