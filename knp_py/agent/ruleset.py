@@ -245,6 +245,8 @@ def _pre(layout: Layout) -> list[str]:
     return [
         # What pods send carries none of our bits: the shortest way for nearly every packet.
         f"meta mark and {layout.marks.ours:#010x} == 0 goto fresh",
+        # Somebody else's rules put them on what a pod sent: it came in by an interface.
+        f"meta iif != 0 {_clear(layout)} goto fresh",
         f'{_says(layout, Ask.PROBE)} oifname "lo" accept',
         f"{_says(layout, FROM_NODE)} goto leave",
         _clear(layout),
