@@ -152,10 +152,11 @@ def test_counters_and_elements_are_counted(nft: Nft) -> None:
     nft.apply(install(LAYOUTS[0], SOME, 1))
     assert set(nft.counters("knp").values()) == {0}
     assert nft.counters("elsewhere") == {}
-    assert nft.set_size("knp", "managed4") == 1
     assert nft.set_size("knp", "learned4") == 0
-    run("nft", "add element inet knp learned4 { 10.1.0.5 . 10.1.0.6 . tcp . 80 }")
-    assert nft.set_size("knp", "learned4") == 1
+    for start in (0, 100, 200):
+        tuples = [f"10.1.0.5 . 10.1.0.6 . tcp . {start + n}" for n in range(100)]
+        run("nft", f"add element inet knp learned4 {{ {', '.join(tuples)} }}")
+        assert nft.set_size("knp", "learned4") == start + 100
     assert nft.set_size("knp", "nothing") == 0
     assert nft.has_table("knp")
     assert not nft.has_table("elsewhere")

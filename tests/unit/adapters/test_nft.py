@@ -78,7 +78,7 @@ def test_whether_a_ruleset_would_be_taken_is_only_asked(tools: Tools) -> None:
     assert tools.calls == ["nft -c -f -"] * 2
 
 
-def test_tables_and_counters_and_elements(tools: Tools) -> None:
+def test_tables_and_counters(tools: Tools) -> None:
     there = [
         {"metainfo": {"version": "1.0.6"}},
         {"table": {"family": "inet", "name": "knp"}},
