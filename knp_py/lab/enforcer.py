@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from knp_py.errors import LabError
 from knp_py.lab.manifestdir import write_whole
-from knp_py.lab.namespaces import inside, start_inside, with_resolv_conf
+from knp_py.lab.namespaces import socket_inside, start_inside, with_resolv_conf
 from knp_py.lab.processes import Process, end, process
 
 _PORT = 9080  # where the agent serves unless told otherwise
 _START = 20.0  # seconds to be ready, and for a change to be in force
+_PAGE = 2.0  # seconds for one of its pages
 _TICK = 0.02
 _CLOCK_READ = 0.3  # seconds for it to look at its clock's file
 _LAST_LINES = 3
@@ -134,15 +135,15 @@ class Enforcer:
     def _get(self, path: str) -> tuple[int, bytes]:
         """Status code, 0 when nobody answers, and body."""
         try:
-            with inside(self._post.space):
-                sock = socket.create_connection(("127.0.0.1", self._port()), timeout=2)
-            connection = http.client.HTTPConnection("127.0.0.1")
-            connection.sock = sock
-            with sock:
+            with socket_inside(self._post.space, socket.AF_INET, socket.SOCK_STREAM) as sock:
+                sock.settimeout(_PAGE)
+                sock.connect(("127.0.0.1", self._port()))
+                connection = http.client.HTTPConnection("127.0.0.1")
+                connection.sock = sock
                 connection.request("GET", path)
                 response = connection.getresponse()
                 return response.status, response.read()
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException, LabError):
             return 0, b""
 
     def _port(self) -> int:

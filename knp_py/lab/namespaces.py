@@ -7,8 +7,10 @@ live where ``ip netns`` looks, which therefore lists and enters them too.
 
 import ctypes
 import os
+import socket
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha1
 from typing import IO, Any
@@ -156,6 +158,20 @@ def start_inside(
         return subprocess.Popen(  # noqa: S603 - our own arguments, no shell
             argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=detached
         )
+
+
+def socket_inside(space: str, family: int, kind: int) -> socket.socket:
+    """A socket in a namespace, without this thread ever going there.
+
+    Whoever takes a lab down ends the processes that they find inside.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_socket, space, family, kind).result()
+
+
+def _socket(space: str, family: int, kind: int) -> socket.socket:
+    with inside(space):
+        return socket.socket(family, kind)
 
 
 def enter(space: str) -> None:

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from knp_py.model.changes import ClusterObject
 from knp_py.replay.directory import Directory
 from knp_py.replay.scenario import Resolved
 
-TOOLS = ("ip", "nft", "unshare", "mount", "ping")
+TOOLS = ("ip", "nft", "unshare", "mount")
 MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
 
 in_a_lab = [
@@ -35,6 +36,13 @@ in_a_lab = [
     pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)} (.ci/run installs it)"),
 ]
 
+
+in_a_lab_with_an_agent = [
+    *in_a_lab,
+    pytest.mark.skipif(
+        find_spec("netfilterqueue") is None, reason="needs the extra [agent] (make installs it)"
+    ),
+]
 
 _numbers = count()
 

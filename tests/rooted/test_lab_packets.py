@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from helpers.labs import in_a_lab, lab_of
+from helpers.labs import in_a_lab_with_an_agent, lab_of
 
 from knp_py.lab.laboratory import VERDICTS, Laboratory
 from knp_py.lab.topology import Topology, interface_of
 from knp_py.verdicts.read import parse_record
 from knp_py.verdicts.record import Record
 
-pytestmark = in_a_lab
+pytestmark = in_a_lab_with_an_agent
 
 SCENARIO = Path(__file__).parent / "protocols" / "scenario.yaml"
 CLIENT, WEB = "shop/client", "shop/web-1"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.command import Ended, run_knp, start_knp
-from helpers.labs import in_a_lab, lab_name
+from helpers.labs import in_a_lab_with_an_agent, lab_name
 from helpers.scenarios import ALLOW_DNS, ALLOW_GITHUB, CLUSTER, DENY_ALL
 
 from knp_py.lab.labstate import folder_of, lab_names, read_state
@@ -22,7 +22,7 @@ SCENARIOS = {
     "protocols": Path(__file__).parent / "protocols" / "scenario.yaml",
 }
 
-pytestmark = in_a_lab
+pytestmark = in_a_lab_with_an_agent
 
 
 def checks(ended: Ended) -> list[dict[str, Any]]:

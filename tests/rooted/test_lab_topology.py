@@ -14,7 +14,7 @@ from helpers.builders import address, addresses, container_port, node, pod, serv
 from helpers.labs import Served, in_a_lab, served, topology_of
 
 from knp_py.errors import LabError
-from knp_py.lab.attempts import PingAttempt, Question, SctpAttempt, TcpAttempt, UdpAttempt
+from knp_py.lab.attempts import PingAttempt, Question, SctpAttempt, Seen, TcpAttempt, UdpAttempt
 from knp_py.lab.namespaces import space_of
 from knp_py.lab.topology import Topology, interface_of
 from knp_py.model.changes import ClusterObject
@@ -323,7 +323,8 @@ def test_a_name_used_again_is_served_again(tmp_path: Path) -> None:
 def test_a_topology_by_itself() -> None:
     with topology_of([*NODES, A, B]) as topology:
         assert sorted(topology.places) == ["internet", "node", "t/a", "t/b"]
-        assert topology.run("t/a", ["ping", "-c1", "-W2", "-n", B6]).returncode == 0
+        with PingAttempt(topology.places["t/a"], address(A6), address(B6), 0) as ping:
+            assert ping.look(3) == Seen()
         process = topology.start("t/b", [sys.executable, "-c", "print('here')"])
         assert process.communicate(timeout=10)[0] == b"here\n"
         with pytest.raises(LabError, match="there is no network namespace"):
