@@ -15,6 +15,7 @@ import struct
 import warnings
 from collections.abc import Callable
 from errno import ENOBUFS
+from typing import NamedTuple
 
 from netfilterqueue import NetfilterQueue, Packet
 
@@ -23,8 +24,8 @@ from knp_py.errors import KernelError, NotPermittedError
 _NETLINK_NETFILTER = 12
 _VERDICT, _CONFIG = 3 << 8 | 1, 3 << 8 | 2  # NFNL_SUBSYS_QUEUE, NFQNL_MSG_*
 _REQUEST, _ACK = 1, 4
-_PACKET, _ERROR = struct.pack("=H", 3 << 8), struct.pack("=H", 2)
-_PAYLOAD_TYPE = struct.pack("=H", 10)
+_PACKET_TYPE = 3 << 8  # NFQNL_MSG_PACKET
+_PACKET, _ERROR = struct.pack("=H", _PACKET_TYPE), struct.pack("=H", 2)
 _KERNEL = (0, 0)
 _MOST_SUFFIXES = 1024
 _PARAMS, _MASK, _FLAGS = 2, 4, 5  # NFQA_CFG_*
@@ -34,14 +35,31 @@ _METADATA = 1024  # bytes that a message may have besides the packet
 _SOCKET_BUFFER = 8 * 1024 * 1024
 _ID = slice(24, 28)  # behind the netlink, netfilter and attribute headers
 _FIRST = 32  # where the attributes behind the packet's header begin
-_PAYLOAD = 10
+_MARK, _PAYLOAD = 3, 10
+_MOST_SHAPES = 8
 _MARK_HEADER = struct.pack("=HH", 8, 3)
 _HEADER = struct.Struct("=HH").unpack_from
+_WORD = struct.Struct("=I").unpack_from
 _RESULT = struct.Struct("=16xi").unpack_from
 _ACCEPT = 1
 BUDGET = 64  # packets at a time
 
 Answer = Callable[[int, bytes], int]
+
+
+class _Shape(NamedTuple):
+    """Which attributes a message has, where: ``headers`` reads all their headers in one go.
+
+    A message of ``size`` bytes or more whose headers are ``expected`` has its mark and its
+    payload at the same places, whatever a sender has put between them: a packet's bytes and
+    its link-layer address are the sender's own choice.
+    """
+
+    headers: Callable[[bytes], tuple[int, ...]]
+    expected: tuple[int, ...]
+    size: int
+    mark_at: int  # 0: it has none
+    payload_at: int  # the same
 
 
 class KernelQueue:
@@ -74,7 +92,7 @@ class KernelQueue:
         self._answer = answer
         self._before_release = before_release
         self._size = copy + _METADATA
-        self._mark_at = self._payload_at = 0
+        self._shapes: list[_Shape] = []
         self._results: list[int] = []
         self._suffixes: dict[int, bytes] = {}
         body = struct.pack(">BBH", socket.AF_UNSPEC, 0, number)
@@ -121,9 +139,11 @@ class KernelQueue:
         finally:
             if verdicts:
                 self.packets += len(verdicts)
-                if self._before_release is not None:
-                    self._before_release()
-                self._socket.sendto(b"".join(verdicts), _KERNEL)
+                try:
+                    if self._before_release is not None:
+                        self._before_release()
+                finally:
+                    self._socket.sendto(b"".join(verdicts), _KERNEL)
 
     def close(self) -> None:
         """Give the number back. What still waits is dropped by the kernel."""
@@ -132,18 +152,19 @@ class KernelQueue:
 
     def _read(self, data: bytes, verdicts: list[bytes]) -> None:
         """One message of the kernel; its verdict, if it brings a packet, goes on the list."""
-        mark_at, payload_at = self._mark_at, self._payload_at
-        # Nearly every message looks like the one before: the same attributes at the same place.
-        if (
-            data[payload_at - 2 : payload_at] != _PAYLOAD_TYPE
-            or data[mark_at - 4 : mark_at] != _MARK_HEADER
-            or data[4:6] != _PACKET
-        ):
+        size = len(data)
+        for shape in self._shapes:  # nearly every message looks like the one before
+            if size >= shape.size and shape.headers(data) == shape.expected:
+                break
+        else:
             if data[4:6] != _PACKET:
                 if data[4:6] == _ERROR:
                     self._results.append(-_RESULT(data)[0])
                 return
-            mark_at, payload_at = self._find(data)
+            shape = _shape_of(data)
+            if shape.payload_at:
+                self._shapes = [shape, *self._shapes[: _MOST_SHAPES - 1]]
+        mark_at, payload_at = shape.mark_at, shape.payload_at
         mark = int.from_bytes(data[mark_at : mark_at + 4], "big") if mark_at else 0
         answer = self._answer(mark, data[payload_at:] if payload_at else b"")
         suffix = self._suffixes.get(answer)
@@ -152,21 +173,6 @@ class KernelQueue:
                 self._suffixes.clear()
             suffix = self._suffixes[answer] = _MARK_HEADER + answer.to_bytes(4, "big")
         verdicts.append(self._prefix + data[_ID] + suffix)
-
-    def _find(self, data: bytes) -> tuple[int, int]:
-        """Where mark and payload are, 0 for what is not there. The payload comes last."""
-        mark_at = payload_at = 0
-        at = _FIRST
-        while at + 4 <= len(data):
-            length, kind = _HEADER(data, at)
-            if kind == _PAYLOAD:
-                payload_at = at + 4
-                break
-            if kind == 3:
-                mark_at = at + 4
-            at += max(4, length + 3 & ~3)
-        self._mark_at, self._payload_at = mark_at, payload_at
-        return mark_at, payload_at
 
     def _early(self, packet: Packet) -> None:
         """A packet that came while the package was still opening the queue."""
@@ -188,6 +194,28 @@ class KernelQueue:
             raise KernelError(
                 f"queue {self.number}: its settings were refused: {os.strerror(error)}"
             )
+
+
+def _shape_of(data: bytes) -> _Shape:
+    """A packet's message, attribute by attribute. The payload comes last."""
+    headers, expected = ["=4xH26x"], [_PACKET_TYPE]
+    mark_at = payload_at = 0
+    at = _FIRST
+    while at + 4 <= len(data):
+        length, kind = _HEADER(data, at)
+        if kind == _PAYLOAD:
+            payload_at = at + 4
+            headers.append("2xH")
+            expected.append(_PAYLOAD)
+            break
+        if kind == _MARK:
+            mark_at = at + 4
+        size = max(4, length + 3 & ~3)
+        headers.append(f"I{size - 4}x")
+        expected.append(_WORD(data, at)[0])
+        at += size
+    layout = struct.Struct("".join(headers))
+    return _Shape(layout.unpack_from, tuple(expected), layout.size, mark_at, payload_at)
 
 
 def _attribute(kind: int, payload: bytes) -> bytes:
