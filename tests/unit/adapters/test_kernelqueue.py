@@ -323,7 +323,7 @@ _OTHERS = st.lists(
 _PACKETS = st.tuples(
     st.integers(min_value=0, max_value=0xFFFF_FFFF),
     st.binary(max_size=100) | st.just(_LOOKS_LIKE_A_MARK * 3),
-    st.integers(min_value=0, max_value=0xFFFF_FFFF),
+    st.none() | st.integers(min_value=0, max_value=0xFFFF_FFFF),
     _OTHERS,
     _OTHERS,
 )
@@ -331,7 +331,7 @@ _PACKETS = st.tuples(
 
 @given(st.lists(_PACKETS, max_size=20))
 def test_whatever_a_message_holds_mark_and_bytes_are_found(
-    packets: list[tuple[int, bytes, int, tuple[Attribute, ...], tuple[Attribute, ...]]],
+    packets: list[tuple[int, bytes, int | None, tuple[Attribute, ...], tuple[Attribute, ...]]],
 ) -> None:
     """Also when it looks like the one before and is not."""
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -340,8 +340,44 @@ def test_whatever_a_message_holds_mark_and_bytes_are_found(
         kernel.answers = lambda mark, data: mark ^ len(data)
         kernel.come(*(packet(i, p, m, before, after) for i, p, m, before, after in packets))
         queue.drain()
-        assert kernel.seen == [(m, p) for _, p, m, _, _ in packets]
-        assert kernel.verdicts() == [(i, m ^ len(p)) for i, p, m, _, _ in packets]
+        assert kernel.seen == [(m or 0, p) for _, p, m, _, _ in packets]
+        assert kernel.verdicts() == [(i, (m or 0) ^ len(p)) for i, p, m, _, _ in packets]
+
+
+def test_a_packet_cannot_move_where_it_is_read(kernel: Given) -> None:
+    """What comes through a tunnel has no link-layer address: its bytes begin 16 earlier.
+
+    An IPv6 source can be chosen so that the header of a payload stands where that of the
+    packet before was, and behind it any other packet that would be allowed.
+    """
+    address = (HWADDR, b"\0\6\0\0" + bytes(8))
+    trick = bytes(8) + bytes(4) + struct.pack("=HH", 4 + 40, PAYLOAD) + b"E" + bytes(39)
+    queue = kernel.queue()
+    kernel.come(packet(1, bytes(40), 8, after=(address,)), packet(2, trick, 8))
+    queue.drain()
+    assert kernel.seen == [(8, bytes(40)), (8, trick)]
+
+
+def test_many_kinds_of_messages_are_not_kept_for_ever(kernel: Given) -> None:
+    queue = kernel.queue()
+    for n in range(40):
+        kernel.come(packet(n, b"x", 8, after=((TIMESTAMP, bytes(4 * n)),)))
+        queue.drain()
+    assert [data for _, data in kernel.seen] == [b"x"] * 40
+    assert len(queue._shapes) <= 8
+
+
+def test_what_cannot_be_kept_is_no_reason_not_to_release(kernel: Given) -> None:
+    """Names that cannot be written down are lost with the agent, packets are not."""
+
+    def fail() -> None:
+        raise OSError("disk full")
+
+    queue = kernel.queue(before_release=fail)
+    kernel.come(packet(1, b"x", 8))
+    with pytest.raises(OSError, match="disk full"):
+        queue.drain()
+    assert kernel.verdicts() == [(1, 8)]
 
 
 def test_others_bits_in_marks_do_not_fill_the_memory(kernel: Given) -> None:
