@@ -35,9 +35,10 @@ class ManifestDir:
         self._beside = beside
 
     def put(self, documents: Mapping[Key, Document]) -> int | None:
-        """Have exactly these there; wall clock ns when the last of it was done.
+        """Have exactly these there; wall clock ns by when all of it was done.
 
-        None when all of it was there already.
+        None when all of it was there already. Whoever watches is woken once more after that
+        moment: what woke them before may have come when half of it was done.
         """
         wanted = {
             file_of(key): msgspec.json.encode(document.value)
@@ -53,7 +54,13 @@ class ManifestDir:
         for name in sorted(set(os.listdir(self._path)) - wanted.keys()):
             os.unlink(os.path.join(self._path, name))
             changed = True
-        return time.time_ns() if changed else None
+        if not changed:
+            return None
+        done = time.time_ns()
+        for name, data in wanted.items():
+            write_whole(os.path.join(self._path, name), data, self._beside)
+            break
+        return done
 
 
 def write_whole(path: str, data: bytes, beside: str) -> None:

@@ -62,6 +62,21 @@ def test_only_what_differs_is_written_and_what_is_gone_goes(
     assert not (path / "manifests" / "Pod.a.client.json").exists()
 
 
+def test_a_watcher_is_woken_after_all_of_it_is_there(place: tuple[ManifestDir, Path]) -> None:
+    there, path = place
+    done = there.put(documents())
+    assert done is not None
+    last = max(each.stat().st_ctime_ns for each in (path / "manifests").iterdir())
+    # The kernel's time stamps are as coarse as its ticks.
+    assert last > done - 20_000_000
+    before = {each.name: each.stat().st_ino for each in (path / "manifests").iterdir()}
+    fewer = documents()
+    del fewer["Pod", "a", "client"]
+    there.put(fewer)
+    after = {each.name: each.stat().st_ino for each in (path / "manifests").iterdir()}
+    assert len(set(before.items()) ^ set(after.items())) == 3  # one went, one was renewed
+
+
 def test_a_scenario_beside_the_manifests_is_no_object(place: tuple[ManifestDir, Path]) -> None:
     there, path = place
     value: dict[str, list[str]] = {"steps": []}
