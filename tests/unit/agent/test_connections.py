@@ -46,3 +46,19 @@ def test_what_is_dumped_does_not_change() -> None:
     dump = connections.dump()
     connections.put(connection(2), ONE)
     assert [each[0][3] for each in dump] == [1]
+
+
+def test_a_tuple_that_no_name_opened_is_forgotten_once() -> None:
+    told: list[object] = []
+    connections = NamedConnections(on_put=lambda *entry: told.append(entry))
+    connections.forget(connection(1))
+    assert told == []
+    connections.put(connection(1), ONE)
+    connections.forget(connection(1))
+    connections.forget(connection(1))
+    assert connections.get(connection(1)) == ()
+    assert told == [(connection(1), ONE), (connection(1), ())]
+    # Whoever keeps what was told can give it back as it was.
+    again = NamedConnections()
+    again.restore([(connection(1), ONE), (connection(2), TWO), (connection(1), ())])
+    assert list(again.dump()) == [(connection(2), TWO)]

@@ -181,6 +181,19 @@ def test_turns_are_counted(running: Running) -> None:
     assert running.loop.turns == len(running.poller.timeouts)
 
 
+def test_whoever_looks_sees_when_it_last_turned(running: Running) -> None:
+    """A thread that hangs in one packet is not healthy, however much it lives."""
+    assert running.loop.beat == 0
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(running.loop.beat)
+        running.timer.pass_by(1.0)
+
+    running.run(look, look, look)
+    assert seen == [0, *(int((1001.0 + n) * 1e9) for n in range(2))]
+
+
 def test_a_queue_that_fails_ends_it(running: Running) -> None:
     def drain() -> None:
         raise OSError("gone")

@@ -137,6 +137,19 @@ def test_an_update_leaves_what_an_install_would(n1: Node) -> None:
     assert n1.table.sets == other.table.sets
 
 
+def test_another_process_takes_in_what_is_in_force_already(n1: Node) -> None:
+    """Workers judge by the same world and generation; only one process changes the kernel."""
+    worker = Node()
+    worker.keeper.prepare(applied(A, B, FAR, N1, N2, POLICY))
+    n1.keeper.change(applied(OPENED))
+    world = worker.keeper.absorb(applied(OPENED), n1.keeper.generation)
+    assert worker.happened == []
+    theirs = n1.worlds[-1]
+    assert (world.generation, world.networks) == (theirs.generation, theirs.networks)
+    assert world.snapshot is worker.keeper.snapshot
+    assert worker.keeper.members == n1.keeper.members
+
+
 # -- refusals --------------------------------------------------------------------------------
 
 
