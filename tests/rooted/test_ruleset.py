@@ -1,7 +1,10 @@
 """What the rules ask, and what they do with an answer: real packets, a daemon that is scripted."""
 
+import random
+import re
 import socket
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 
@@ -599,6 +602,86 @@ def test_marks_of_connections_that_are_others_stay(stage: Stage, port: int) -> N
     stage.change(2)
     talk.say()
     assert stage.counter("kept", "watching") >= 3
+
+
+# -- what is remembered is what was judged -----------------------------------------------------
+
+INIT = (1, 0, 20, 7, 65536, 1, 1, 1)
+AH, PADDED, ROUTE = 51, b"\1\4\0\0\0\0", b"\xfd\0\0\0\0\0"
+TRANSPORTS: dict[int, Callable[[int], bytes]] = {
+    6: lambda port: struct.pack("!HHIIBBHHH", 999, port, 1, 0, 5 << 4, 2, 65535, 0, 0),
+    17: lambda port: struct.pack("!HHHH", 999, port, 8, 0),
+    132: lambda port: struct.pack("!HHII", 999, port, 0, 0) + struct.pack("!BBHIIHHI", *INIT),
+}
+
+
+def odd_v4(chance: random.Random, protocol: int, port: int) -> bytes:
+    """IPv4 with options of any length, and perhaps an authentication header."""
+    body, number = TRANSPORTS[protocol](port), protocol
+    if chance.random() < 0.3:
+        body, number = struct.pack("!BBHII", protocol, 1, 0, 7, 1) + body, AH
+    options = b"\1" * 4 * chance.randrange(11)
+    header = struct.pack(
+        "!BBHHHBBH",
+        0x45 + len(options) // 4,
+        0,
+        20 + len(options) + len(body),
+        1,
+        0,
+        64,
+        number,
+        0,
+    )
+    return header + socket.inet_aton(A) + socket.inet_aton(B) + options + body
+
+
+def odd_v6(chance: random.Random, protocol: int, port: int) -> bytes:
+    """IPv6 with extension headers in any order and number, of sound and odd lengths."""
+    body, number = TRANSPORTS[protocol](port), protocol
+    for _ in range(chance.randrange(5)):
+        kind = chance.choice([43, 44, AH, 60, 60, 135, 139, 140, 253])
+        more = chance.randrange(3)
+        if kind == AH:
+            header = struct.pack("!BBHI", number, more, 0, 7) + bytes(4 * more)
+        elif kind == 44:  # an atomic fragment
+            header = struct.pack("!BBHI", number, chance.choice([0, 255]), 0, 9)
+        else:
+            filler = ROUTE if kind == 43 else PADDED
+            header = struct.pack("!BB", number, more) + filler + b"\1\6\0\0\0\0\0\0" * more
+        body, number = header + body, kind
+    if chance.random() < 0.3:
+        body, number = struct.pack("!BB", number, 0) + PADDED + body, 0  # hop by hop
+    ends = socket.inet_pton(socket.AF_INET6, A6) + socket.inet_pton(socket.AF_INET6, B6)
+    return struct.pack("!IHBB", 6 << 28, len(body), number, 64) + ends + body
+
+
+@pytest.mark.parametrize("v6", [False, True])
+def test_what_is_remembered_is_what_was_judged(stage: Stage, port: int, *, v6: bool) -> None:
+    """Where daemon and kernel read a packet differently, a port nobody judged would be open."""
+    chance = random.Random(port)
+    stage.start()
+    stage.deed = lambda asked: (
+        Deed.ACCEPT_REMEMBER if asked.protocol in TRANSPORTS else Deed.ACCEPT
+    )
+    family = socket.AF_INET6 if v6 else socket.AF_INET
+    raw = stage.topology.call(
+        "x/a", lambda: socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    )
+    with raw:
+        for number in range(400):
+            protocol = chance.choice(list(TRANSPORTS))
+            made = (odd_v6 if v6 else odd_v4)(chance, protocol, 30_000 + number)
+            raw.sendto(made, (B6 if v6 else B, 0))
+    stage.open("x/a", socket.SOCK_DGRAM, v6=v6).sendto(b"", (B6 if v6 else B, port))
+    eventually(lambda: bool(stage.questions(port)))
+    judged = {(each.protocol, each.dport) for each in stage.asked if each.protocol in TRANSPORTS}
+    with stage.on_node():
+        listed = run("nft", "-nn", "list", "set", "inet", "knp", "learned6" if v6 else "learned4")
+    found = re.findall(r"\S+ \. \S+ \. (\d+) \. (\d+) expires", listed)
+    remembered = {(int(protocol), int(dport)) for protocol, dport in found}
+    assert remembered <= judged
+    assert len(judged) > 150
+    assert len(judged - remembered) < len(judged) / 2
 
 
 # -- several queues --------------------------------------------------------------------------
