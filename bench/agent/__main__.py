@@ -47,7 +47,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of load a side and round")
     parser.add_argument("--processes", type=int, default=4, help="that make connections")
-    parser.add_argument("--tries", type=int, default=12, help="to find a quiet moment")
+    parser.add_argument("--tries", type=int, default=4, help="at a measurement without others")
+    parser.add_argument(
+        "--patience", type=float, default=60.0, help="seconds to wait for others before each"
+    )
     parser.add_argument("--sides", default=",".join(SIDES), help="which, of: %(default)s")
     parser.add_argument("--output", type=Path, metavar="FILE", help="everything, as JSON")
     given = parser.parse_args(argv)
@@ -61,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # namespaces are removed then too
     with tempfile.TemporaryDirectory(prefix="knpb-") as directory, network() as made:
         stage = Stage(made, Path(directory))
-        plan = Plan(given.rounds, given.seconds, given.processes, given.tries)
+        plan = Plan(given.rounds, given.seconds, given.processes, given.tries, given.patience)
         samples = run(stage, sides, plan, lambda line: print(line, file=sys.stderr, flush=True))
     print(table(samples))
     if given.output is not None:

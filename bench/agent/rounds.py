@@ -12,17 +12,21 @@ from bench.agent.stage import Load, Stage, memory
 
 CLIENTS = 64
 QUIET = 0.10  # share of the machine that others may have while a rate is measured
-_TRIES = 12
-_PAUSE = 1.5  # seconds
+_LOOK = 0.5  # seconds that the machine is looked at before it is called quiet
 
 
 class Plan(NamedTuple):
-    """``seconds`` of load as fast as it goes, half of that one connection at a time."""
+    """``seconds`` of load as fast as it goes, half of that one connection at a time.
+
+    Before each, up to ``patience`` seconds go by until the machine has nothing else to do;
+    what others disturb all the same is measured again, in at most ``tries`` tries.
+    """
 
     rounds: int
     seconds: float
     processes: int = 4  # that make connections; one alone is busy before the agent is
-    tries: int = _TRIES
+    tries: int = 4
+    patience: float = 60.0
 
 
 class Sample(NamedTuple):
@@ -105,9 +109,8 @@ def _quietly(
     ours = [stage.server.pid] if process is None else [stage.server.pid, process.pid]
     best: tuple[dict[str, float], Spent] | None = None
     made = 0
-    for attempt in range(plan.tries):
-        if attempt:
-            time.sleep(_PAUSE)
+    for _ in range(plan.tries):
+        _await_quiet(ours, plan.patience)
         begin = moment(ours)
         result = _connect(stage, load, *options)
         spent = between(begin, moment(ours))
@@ -118,6 +121,15 @@ def _quietly(
             break
     assert best is not None
     return *best, made
+
+
+def _await_quiet(ours: Sequence[int], patience: float) -> None:
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        begin = moment(ours)
+        time.sleep(_LOOK)
+        if between(begin, moment(ours)).others <= QUIET:
+            return
 
 
 def _connect(stage: Stage, load: Load, *options: str) -> dict[str, float]:
