@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
-from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -21,49 +20,35 @@ from knp_py.adapters.conntrack import clear_marks
 from knp_py.adapters.http import HttpServer
 from knp_py.adapters.instance import InstanceLock
 from knp_py.adapters.kernelqueue import KernelQueue
-from knp_py.adapters.manifestfiles import ManifestFiles
 from knp_py.adapters.namefile import NameFile, boot_id
 from knp_py.adapters.outlet import Outlet
 from knp_py.adapters.poller import Poller
 from knp_py.adapters.probe import RoundTrip
 from knp_py.adapters.rules import Rules
-from knp_py.adapters.watch import Watcher
 from knp_py.agent.judge import World
 from knp_py.agent.loop import PacketLoop
 from knp_py.agent.marks import Ask, Marks, parse_marks
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.ports import Queue
 from knp_py.agent.ruleset import Layout, Queues, iptables, remove
-from knp_py.agent.source import Batch, ManifestSource
+from knp_py.agent.source import Batch
 from knp_py.agent.world import WorldKeeper
 from knp_py.cli.nodecrew import Crew, Duty
+from knp_py.cli.nodemanifests import Followed
 from knp_py.cli.nodepages import Overview
 from knp_py.cli.nodeparts import Complaints, Settings, build
+from knp_py.cli.nodewords import farewell, greeting, mode_word, say, summary
 from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
 from knp_py.errors import InputError, KernelError, NotPermittedError
-from knp_py.model.changes import Change, ClusterObject
-from knp_py.model.policy import ClusterNetworkPolicy
+from knp_py.model.changes import Change
 
 _INSTANCE = re.compile(r"[a-z0-9]{1,16}")
 _PROOF_EVERY = 5.0  # seconds between two proofs that the rules are what they should be
+_SCAN_EVERY = 30.0  # seconds without an event after which the manifests are looked at anyway
 _SWITCH = 0.0005  # seconds that the packet thread waits for another at most
 _STUCK = 10.0  # seconds without a turn after which the agent counts as dead
 _DNS_COPY = 65_535  # bytes of a packet: an answer may be as long
-
-
-def say(message: str) -> None:
-    """One line about the agent itself, on standard error; lost where nobody reads that.
-
-    The packet thread says things too, and must not wait for a reader.
-    """
-    with suppress(OSError):
-        _errors().write(f"knp agent: {message}\n".encode())
-
-
-@cache
-def _errors() -> Outlet:
-    return Outlet(2)
 
 
 def table_of(instance: str) -> str:
@@ -95,42 +80,6 @@ def _require_root() -> None:
         raise NotPermittedError("knp agent needs root (CAP_NET_ADMIN): try sudo")
 
 
-class Followed:
-    """Manifests that are followed, and what was said about them so far."""
-
-    def __init__(self, paths: tuple[str, ...], called: str) -> None:
-        self._called = called
-        self._watcher = Watcher(paths, say)
-        self._source = ManifestSource(ManifestFiles(paths, self._watcher), time.time_ns)
-        self._said: set[str] = set()
-
-    def fileno(self) -> int:
-        """Readable when something may have changed."""
-        return self._watcher.fileno()
-
-    def look(self) -> Batch | None:
-        """What has changed, if anything may have; None when nothing did."""
-        return self.scan() if self._watcher.wait(0) else None
-
-    def scan(self) -> Batch:
-        """Read what has changed, say what is newly wrong and what is well again."""
-        batch = self._source.scan()
-        lines = {f"{self._called}{line}": "" for line in batch.problems}
-        lines |= {f"{self._called}{line}": "warning: " for line in batch.warnings}
-        for line, kind in lines.items():
-            if line not in self._said:
-                what = "" if kind else "kept as it was before: "
-                say(f"{kind}{what}{line}")
-        for line in sorted(self._said - set(lines)):
-            say(f"no longer so: {line}")
-        self._said = set(lines)
-        return batch
-
-    def close(self) -> None:
-        """Watch no more."""
-        self._watcher.close()
-
-
 class NodeAgent:
     """``run`` is the whole life of an agent; its exit code comes back."""
 
@@ -139,12 +88,12 @@ class NodeAgent:
         self._table = table_of(settings.instance)
         self._marks = parse_marks(*settings.masks)
         self._clock = BootClock(Path(settings.clock_file) if settings.clock_file else None)
-        self._metrics = Metrics(version=__version__, mode=_mode_word(settings))
+        self._metrics = Metrics(version=__version__, mode=mode_word(settings))
         self._wake = Poller()
         self._stopping = False
         self._failure = ""
         self._kept: NameFile | None = None
-        self._proof_due = 0.0
+        self._proof_due = self._scan_due = 0.0
         self._pending: list[Change] = []  # what workers do not have yet
         first = settings.nfqueue_id + 1
         self._crew = Crew(range(first, first + settings.queues) if settings.queues > 1 else ())
@@ -326,11 +275,12 @@ class NodeAgent:
         wrong = self._proof.check(5.0)
         if wrong is not None:
             say(f"not ready: {wrong}")
-        say(self._greeting())
+        say(greeting(self._settings, self._keeper.managed_pods, self._rules.how))
         self._wake.add(self._manifests.fileno())
         if self._candidates is not None:
             self._wake.add(self._candidates.fileno())
         self._proof_due = time.monotonic() + _PROOF_EVERY
+        self._scan_due = time.monotonic() + _SCAN_EVERY
         try:
             while not self._stopping:
                 self._turn()
@@ -346,7 +296,7 @@ class NodeAgent:
             lost = self._parts.log.close(self._clock.now())
             if lost:
                 say(f"{lost} verdict records could not be written any more")
-            say(self._farewell())
+            say(farewell(self._settings.mode, self._failure))
 
     def _turn(self) -> None:
         """What the main thread has to do next: a change of manifests, a proof that is due."""
@@ -354,7 +304,10 @@ class NodeAgent:
         if self._stopping:
             return
         batch = self._manifests.look()
+        if batch is None and time.monotonic() >= self._scan_due:
+            batch = self._manifests.scan()  # not every file system tells of changes
         if batch is not None:
+            self._scan_due = time.monotonic() + _SCAN_EVERY
             self._take(batch)
         if self._candidates is not None:
             other = self._candidates.look()
@@ -376,7 +329,7 @@ class NodeAgent:
         self._pending = []
         self._overview.batch = batch
         if changed:
-            say(f"generation {self._keeper.generation} in force: {_summary(batch)}")
+            say(f"generation {self._keeper.generation} in force: {summary(batch)}")
 
     def _take_candidates(self, batch: Batch) -> None:
         shadow = self._parts.shadow
@@ -435,54 +388,3 @@ class NodeAgent:
         if self._loop.beat and silent > _STUCK:
             return f"the packet thread has not moved for {silent:.0f} s"
         return self._failure or None
-
-    # -- words -------------------------------------------------------------------------
-
-    def _greeting(self) -> str:
-        settings, keeper = self._settings, self._keeper
-        mode = settings.mode
-        where = "every pod" if settings.node is None else f"the pods of node {settings.node}"
-        if mode.dry_run:
-            means = "dry run: nothing is dropped"
-        elif mode.fail_open:
-            means = "fail-open: when this agent is away, new connections pass unjudged"
-        else:
-            means = (
-                "fail-closed: when this agent is away, new connections of managed pods drop,"
-                " until knp agent cleanup"
-            )
-        extras = [
-            *(["strict"] if mode.strict else []),
-            *(["shadow"] if settings.shadow else []),
-            *([] if mode.remember else ["every connection is judged (--remember off)"]),
-        ]
-        more = f"; {', '.join(extras)}" if extras else ""
-        return (
-            f"enforcing for {where}, {keeper.managed_pods} of them selected by policy; {means}"
-            f"{more}; by {self._rules.how} {settings.nfqueue_id}, DNS {settings.dns_queue_id}"
-        )
-
-    def _farewell(self) -> str:
-        if self._failure:
-            return f"stopped: {self._failure}"
-        if self._settings.mode.fail_open:
-            return "stopped; its rules are removed, new connections pass unjudged"
-        return "stopped; its rules stay, new connections of managed pods drop until it is back"
-
-
-def _mode_word(settings: Settings) -> str:
-    if settings.dry_run:
-        return "dry-run"
-    return "fail-open" if settings.fail_open else "fail-closed"
-
-
-def _summary(batch: Batch) -> str:
-    """What a change consists of, in a few words."""
-    words = [f"{verb.value} {_called(obj)}" for verb, obj in batch.changes[:3]]
-    more = len(batch.changes) - len(words)
-    return ", ".join([*words, *([f"{more} more"] if more else [])]) or "as before"
-
-
-def _called(obj: ClusterObject) -> str:
-    kind = obj.kind if isinstance(obj, ClusterNetworkPolicy) else type(obj).__name__
-    return f"{kind} {getattr(obj, 'key', obj.name)}"

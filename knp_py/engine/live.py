@@ -6,14 +6,20 @@ that conntrack does not follow, have flows as in a capture, because the answers 
 asked have to be told from what anybody sends from port 53 (semantics §6).
 """
 
+from collections import defaultdict
 from enum import Enum
+from typing import Any
 
 from knp_py.engine.datapath import DNS_PORT, Datapath
+from knp_py.engine.evaluate import PolicyEngine
 from knp_py.engine.flows import Flow, key_of
+from knp_py.engine.snoop import DnsSnooper
 from knp_py.errors import PacketError
 from knp_py.model.decision import Decision
 from knp_py.model.packet import SYN, Packet
 from knp_py.wire.packet import parse_ip
+
+FLOWS_PER_POD = 4096
 
 
 class Said(Enum):
@@ -26,7 +32,16 @@ class Said(Enum):
 
 
 class LiveDatapath(Datapath):
-    """A datapath whose packets come one by one with what the kernel knows of them."""
+    """A datapath whose packets come one by one with what the kernel knows of them.
+
+    A pod has at most ``FLOWS_PER_POD`` flows here, its oldest giving way, so that none can crowd
+    out what others wait for.
+    """
+
+    def __init__(self, engine: PolicyEngine, snooper: DnsSnooper, **settings: Any) -> None:
+        """``settings`` are those of ``Datapath``."""
+        super().__init__(engine, snooper, **settings)
+        self._of_pod: defaultdict[str, dict[int, Flow]] = defaultdict(dict)
 
     def first(self, data: bytes, now: float) -> tuple[Packet, Decision] | None:
         """The verdict on a connection's first packet; None if it has no readable IP header.
@@ -69,8 +84,30 @@ class LiveDatapath(Datapath):
                     self.flows.end(found.flow)
                     found = None
                 side = found or self._begin(packet, key, now).original
+        self._bound(side.flow)
         self._follow(side, packet, now, 1)
         if DNS_PORT in {packet.sport, packet.dport} and (packet.payload or packet.flags & SYN):
             self._dns(side, packet, self._clock)
         self.flows.ended.clear()  # the kernel counts packets; nobody reports flows here
         return side.flow
+
+    def _bound(self, flow: Flow) -> None:
+        """Note a flow as its pod's, and end that pod's oldest if it has too many."""
+        own = self._of_pod[_owner(flow)]
+        if flow.number in own:
+            return
+        own[flow.number] = flow
+        if len(own) > FLOWS_PER_POD:
+            self.flows.end(next(iter(own.values())))
+
+    def _ended(self, flow: Flow) -> None:
+        super()._ended(flow)
+        uid = _owner(flow)
+        own = self._of_pod[uid]
+        own.pop(flow.number, None)
+        if not own:
+            del self._of_pod[uid]
+
+
+def _owner(flow: Flow) -> str:
+    return "" if flow.pod is None else flow.pod.uid

@@ -265,9 +265,9 @@ class NodeUnderTest:
 
 
 @contextmanager
-def node_of(path: Path, manifests: str) -> Iterator[NodeUnderTest]:
+def node_of(path: Path, manifests: str, name: str = "t") -> Iterator[NodeUnderTest]:
     """A node for one test; says what its agents said when the test fails."""
-    node = NodeUnderTest(f"t{os.getpid()}", path, manifests)
+    node = NodeUnderTest(f"{name}{os.getpid()}", path, manifests)
     try:
         yield node
     except BaseException as error:

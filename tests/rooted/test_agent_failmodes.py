@@ -8,6 +8,8 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,12 +74,14 @@ class Attempts:
     def _try(self, address: str) -> None:
         while not self._over.is_set():
             self.tried += 1
+            begun = time.monotonic()
             try:
                 self._node.open("x/a", address, self._port, timeout=self._timeout).close()
                 self.passed += 1
             except OSError as error:
-                self.failed.append(str(error))
-            time.sleep(0.002)
+                took = time.monotonic() - begun
+                self.failed.append(f"{address} after {took:.1f} s: {error!r}")
+            time.sleep(0.01)
 
     def stop(self) -> None:
         self._over.set()
@@ -149,36 +153,55 @@ def warmed(node: NodeUnderTest, *options: str) -> Agent:
     return agent
 
 
-@pytest.mark.parametrize("remember", ["on", "off"])
-def test_closed_nothing_forbidden_passes_and_streams_go_on(
-    node: NodeUnderTest, remember: str
-) -> None:
+def never_forbidden(node: NodeUnderTest, rounds: int, remember: str) -> None:
+    """Fail-closed: what is denied stays denied, what is established goes on."""
     options = ("--fail-closed", "--remember", remember, "--log-verdicts", "none")
     agent = warmed(node, *options)
     stream = Stream(node)
-    forbidden = Attempts(node, FORBIDDEN, timeout=0.2, threads=8)
+    forbidden = Attempts(node, FORBIDDEN, timeout=0.2, threads=6)
     agent.stop()
-    torture(node, 100, *options)
+    torture(node, rounds, *options)
     forbidden.stop()
     stream.stop()
     assert forbidden.passed == 0, f"{forbidden.passed} of {forbidden.tried} passed"
-    assert forbidden.tried > 500
+    assert forbidden.tried > 5 * rounds
     assert not stream.broken
-    assert stream.echoes > 500
+    assert stream.echoes > 5 * rounds
 
 
-def test_open_nothing_allowed_fails(node: NodeUnderTest) -> None:
+def always_allowed(node: NodeUnderTest, rounds: int) -> None:
+    """Fail-open: what is allowed comes about, whether anybody judges it or not."""
     options = ("--fail-open", "--log-verdicts", "none")
     agent = warmed(node, *options)
     stream = Stream(node)
-    allowed = Attempts(node, ALLOWED, timeout=15, threads=6)
+    allowed = Attempts(node, ALLOWED, timeout=15, threads=4)
     agent.stop()
-    torture(node, 200, *options)
+    torture(node, rounds, *options)
     allowed.stop()
     stream.stop()
     assert allowed.failed == []
-    assert allowed.passed > 500
+    assert allowed.passed > 5 * rounds
     assert not stream.broken
+
+
+def test_two_hundred_stops_and_kills_in_each_fail_mode(tmp_path: Path) -> None:
+    def run(name: str, check: Callable[..., None], *arguments: object) -> None:
+        path = tmp_path / name
+        path.mkdir()
+        with node_of(path, CLUSTER, name) as node:
+            for port in (ALLOWED, FORBIDDEN):
+                node.serve_tcp("x/b", port)
+            check(node, *arguments)
+
+    # Beside each other: an agent takes most of the time to come back, and there are cores.
+    with ThreadPoolExecutor() as threads:
+        runs = [
+            threads.submit(run, "closed-on", never_forbidden, 100, "on"),
+            threads.submit(run, "closed-off", never_forbidden, 100, "off"),
+            threads.submit(run, "open", always_allowed, 200),
+        ]
+    for each in runs:
+        each.result()
 
 
 def test_closed_rules_stay_until_cleanup(node: NodeUnderTest) -> None:

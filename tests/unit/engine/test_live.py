@@ -329,3 +329,19 @@ def test_flows_are_bounded() -> None:
         path.told(ip_bytes.udp(POD, sport, KUBE_DNS, 53, ask_bytes("a.ex")), 1.0, Said.BEGINS)
         assert len(path.flows) <= 16
     assert path.flows.ended == []
+
+
+def test_a_pod_that_asks_from_every_port_crowds_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("knp_py.engine.live.FLOWS_PER_POD", 8)
+    live = Live()
+    live.ask(Said.BEGINS)
+    for port in range(50_000, 50_100):
+        query = ask_bytes("b.ex", ident=port & 0xFFFF)
+        live.path.told(ip_bytes.udp(OTHER, port, KUBE_DNS, 53, query), 1.0, Said.BEGINS)
+    assert len(live.path.flows) == 1 + 8
+    assert live.answer(Said.BACK) is not None
+    assert live.knows()
+    live.path.flows.end_all()
+    assert live.path._of_pod == {}

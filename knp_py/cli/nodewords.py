@@ -1,0 +1,78 @@
+"""What a running agent says of itself: one line a message, on standard error."""
+
+from contextlib import suppress
+from functools import cache
+
+from knp_py.adapters.outlet import Outlet
+from knp_py.agent.judge import Mode
+from knp_py.agent.source import Batch
+from knp_py.cli.nodeparts import Settings
+from knp_py.model.changes import ClusterObject
+from knp_py.model.policy import ClusterNetworkPolicy
+
+
+def say(message: str) -> None:
+    """One line about the agent itself, on standard error; lost where nobody reads that.
+
+    The packet thread says things too, and must not wait for a reader.
+    """
+    with suppress(OSError):
+        _errors().write(f"knp agent: {message}\n".encode())
+
+
+@cache
+def _errors() -> Outlet:
+    return Outlet(2)
+
+
+def greeting(settings: Settings, managed: int, how: str) -> str:
+    """For whom it enforces, and what its fail mode means."""
+    mode = settings.mode
+    where = "every pod" if settings.node is None else f"the pods of node {settings.node}"
+    if mode.dry_run:
+        means = "dry run: nothing is dropped"
+    elif mode.fail_open:
+        means = "fail-open: when this agent is away, new connections pass unjudged"
+    else:
+        means = (
+            "fail-closed: when this agent is away, new connections of managed pods drop,"
+            " until knp agent cleanup"
+        )
+    extras = [
+        *(["strict"] if mode.strict else []),
+        *(["shadow"] if settings.shadow else []),
+        *([] if mode.remember else ["every connection is judged (--remember off)"]),
+    ]
+    more = f"; {', '.join(extras)}" if extras else ""
+    return (
+        f"enforcing for {where}, {managed} of them selected by policy; {means}{more};"
+        f" by {how} {settings.nfqueue_id}, DNS {settings.dns_queue_id}"
+    )
+
+
+def farewell(mode: Mode, failure: str) -> str:
+    """Why it stops, and what that means."""
+    if failure:
+        return f"stopped: {failure}"
+    if mode.fail_open:
+        return "stopped; its rules are removed, new connections pass unjudged"
+    return "stopped; its rules stay, new connections of managed pods drop until it is back"
+
+
+def mode_word(settings: Settings) -> str:
+    """The mode as metrics have it."""
+    if settings.dry_run:
+        return "dry-run"
+    return "fail-open" if settings.fail_open else "fail-closed"
+
+
+def summary(batch: Batch) -> str:
+    """What a change consists of, in a few words."""
+    words = [f"{verb.value} {_called(obj)}" for verb, obj in batch.changes[:3]]
+    more = len(batch.changes) - len(words)
+    return ", ".join([*words, *([f"{more} more"] if more else [])]) or "as before"
+
+
+def _called(obj: ClusterObject) -> str:
+    kind = obj.kind if isinstance(obj, ClusterNetworkPolicy) else type(obj).__name__
+    return f"{kind} {getattr(obj, 'key', obj.name)}"
