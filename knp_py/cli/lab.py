@@ -105,6 +105,7 @@ def up(
     internet, which has every other address. Servers accept TCP and echo UDP on every port
     everywhere; resolvers know the scenario's names and the cluster's Services.
     """
+    from knp_py.cli.lab_status import print_status, status_of  # noqa: PLC0415
     from knp_py.engine.resolvers import parse_trust  # noqa: PLC0415
     from knp_py.lab.laboratory import Laboratory, check_possible  # noqa: PLC0415
     from knp_py.lab.labstate import locked  # noqa: PLC0415
@@ -135,7 +136,7 @@ def up(
             )
             if result.problems:
                 raise ManifestError([str(problem) for problem in result.problems])
-        _print_status([_status(lab)], OutputFormat.TABLE)
+        print_status([status_of(lab)], OutputFormat.TABLE)
 
 
 @app.command("test", cls=_WithAgent, epilog=TEST_EXAMPLES)
@@ -195,7 +196,7 @@ def act_out(
                 f"the lab {name} is up with an agent of its own: first take it down,"
                 " or give this one another --name"
             )
-        loaded = _load(paths or ([lab.state.source] if was_up and lab.state.source else []))
+        loaded = _load(paths or _own_scenario(lab, was_up=was_up))
         expected = sum(len(step.expect) for each in loaded for step in each.scenario.steps)
         with progress("knp lab test", expected, "checks") as bar:
             for index, each in enumerate(loaded):
@@ -267,11 +268,12 @@ def execute(
 @app.command("status", cls=Command, epilog=STATUS_EXAMPLES)
 def status(output: Output = OutputFormat.TABLE) -> None:
     """Which labs are up, their pods, and how their agents are."""
+    from knp_py.cli.lab_status import print_status, status_of  # noqa: PLC0415
     from knp_py.lab.laboratory import Laboratory, check_possible  # noqa: PLC0415
     from knp_py.lab.labstate import lab_names  # noqa: PLC0415
 
     check_possible()
-    _print_status([_status(Laboratory(name)) for name in lab_names()], output)
+    print_status([status_of(Laboratory(name)) for name in lab_names()], output)
 
 
 @app.command("down", cls=Command, epilog=DOWN_EXAMPLES)
@@ -302,9 +304,14 @@ def down(
 def _load(paths: Sequence[str]) -> "list[Loaded]":
     from knp_py.cli.scenarios import load_scenarios  # noqa: PLC0415
 
-    if not paths:
-        raise InputError("no lab is up: say which SCENARIO (see knp lab test --help)")
     return load_scenarios(paths)
+
+
+def _own_scenario(lab: "Laboratory", *, was_up: bool) -> list[str]:
+    if was_up and lab.state.source:
+        return [lab.state.source]
+    why = f"the lab {lab.name} has no scenario of its own" if was_up else "no lab is up"
+    raise InputError(f"{why}: say which SCENARIO (see knp lab test --help)")
 
 
 def _one(path: str, manifests: Sequence[str] | None) -> "Loaded":
@@ -368,49 +375,3 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-class _Status(msgspec.Struct):
-    """What ``knp lab status`` says of a lab. ``agent`` is null where there is none."""
-
-    lab: str
-    up: bool
-    scenario: str
-    pods: dict[str, tuple[str, ...]]
-    agent: dict[str, Any] | None
-    files: str
-
-
-def _status(lab: "Laboratory") -> _Status:
-    agent: dict[str, Any] | None = None
-    if lab.enforcer is not None and lab.enforcer.process is not None:
-        running = lab.enforcer.process
-        agent = {"pid": running.pid, "running": running.alive, **lab.enforcer.status()}
-    pods = {key: own for key, (own, _) in lab.state.plan.pods.items()}
-    return _Status(lab.name, lab.is_up, lab.state.source, pods, agent, lab.folder.top)
-
-
-def _print_status(found: Sequence[_Status], output: OutputFormat) -> None:
-    from knp_py.cli.render import Column, Documents, note, print_table  # noqa: PLC0415
-
-    if output is not OutputFormat.TABLE:
-        with Documents(output) as documents:
-            for each in found:
-                documents.write(each)
-        return
-    if not found:
-        note("no lab is up")
-    for each in found:
-        rows = [[pod, " ".join(addresses)] for pod, addresses in each.pods.items()]
-        state = "up" if each.up else "not whole: its server does not run"
-        print(f"{each.lab}: {state}, {_agent_text(each.agent)}; files in {each.files}")
-        print_table((Column("POD"), Column("ADDRESSES")), rows)
-
-
-def _agent_text(agent: dict[str, Any] | None) -> str:
-    if agent is None:
-        return "no agent"
-    if not agent["running"]:
-        return f"agent {agent['pid']} has ended"
-    mode = agent.get("mode", "not ready")
-    return f"agent {agent['pid']} {mode}, generation {agent.get('generation', '?')}"

@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from hashlib import sha1
 from typing import IO, Any
 
-from knp_py.errors import LabError
+from knp_py.errors import LabError, NotPermittedError
 
 FOLDER = "/run/netns"
 NODE, INTERNET = "node", "internet"
 _PREFIX = "knplab-"
 _LONGEST = 200  # a file's name has 255 bytes at most; this leaves room for a hash
 _CLONE_NEWNET = 0x40000000
+_FORBIDDEN = ("Operation not permitted", "Permission denied", "Read-only file system")
 
 # One system call (os.setns, from Python 3.12 on) is no reason to load all of pyroute2.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +80,7 @@ def run_ip(lines: Sequence[str], space: str = "", *options: str) -> None:
     """Several ``ip`` commands in one go, inside a namespace if one is given.
 
     Measured on two cores: a pod costs 6 ms this way, 50 ms by pyroute2's IPRoute and netns.
-    Raises ``LabError``.
+    Raises ``LabError``, and ``NotPermittedError`` where even root may not.
     """
     if not lines:
         return
@@ -96,6 +97,8 @@ def run_ip(lines: Sequence[str], space: str = "", *options: str) -> None:
         said = ended.stderr.strip().splitlines() or ["failed"]
         failed = said[-1].rpartition(":")[2]
         line = lines[int(failed) - 1] if failed.isdigit() and len(said) > 1 else lines[0]
+        if said[0].endswith(_FORBIDDEN):
+            raise _not_permitted(said[0])
         raise LabError(f"ip {' '.join([*where, line])}: {said[0]}")
 
 
@@ -126,12 +129,14 @@ def _enter(path: str) -> None:
 
 def _setns(descriptor: int) -> None:
     if _libc.setns(descriptor, _CLONE_NEWNET):
-        error = ctypes.get_errno()
-        raise OSError(error, f"setns: {os.strerror(error)}")
+        raise _not_permitted(f"setns: {os.strerror(ctypes.get_errno())}")
 
 
 def set_sysctls(space: str, values: Iterable[tuple[str, str]]) -> None:
-    """Set kernel parameters below ``net/`` in a namespace; those not in this kernel are left."""
+    """Set kernel parameters below ``net/`` in a namespace; those not in this kernel are left.
+
+    Raises ``NotPermittedError``.
+    """
     with inside(space):
         for name, value in values:
             try:
@@ -139,6 +144,15 @@ def set_sysctls(space: str, values: Iterable[tuple[str, str]]) -> None:
                     file.write(value)
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                raise _not_permitted(f"net/{name}: {error.strerror}") from None
+
+
+def _not_permitted(said: str) -> NotPermittedError:
+    return NotPermittedError(
+        f"{said}: a lab needs all that root may do, CAP_NET_ADMIN and CAP_SYS_ADMIN included,"
+        " which a container has only when it is privileged"
+    )
 
 
 def start_inside(

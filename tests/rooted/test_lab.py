@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -170,6 +171,8 @@ def test_manifests_alone_are_enough(lab: Lab) -> None:
     ended = lab("up", "--no-agent", "--manifests", manifests)
     assert ended.code == 0, ended.err
     assert lab.exec("a/client", "getent", "hosts", "web").code == 0
+    ended = lab("test")
+    assert f"the lab {lab.name} has no scenario of its own: say which" in ended.err
 
 
 def test_without_an_agent_the_scenario_shows_what_is_open(lab: Lab) -> None:
@@ -224,6 +227,24 @@ def test_without_the_tools_it_names_them(lab: Lab, tmp_path: Path) -> None:
     ended = run_knp("lab", "up", str(lab.scenario), env={"PATH": str(tmp_path)})
     assert ended.code == 3
     assert "knp lab needs ip, nft, unshare, mount: install iproute2" in ended.err
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv (util-linux)")
+@pytest.mark.parametrize("capability", ["sys_admin", "net_admin"])
+def test_what_even_root_may_not_is_said_in_one_line(lab: Lab, capability: str) -> None:
+    argv = [sys.executable, "-m", "knp_py", "lab", "up", "--name", lab.name, "--no-agent"]
+    drop = f"--bounding-set=-{capability}"
+    ended = subprocess.run(
+        ["setpriv", drop, f"--inh-caps=-{capability}", *argv, str(lab.scenario)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 3, ended
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("knp: ")
+    assert "Operation not permitted: a lab needs all that root may do" in line
+    assert lab.left == []
 
 
 # -- crashes ---------------------------------------------------------------------------
