@@ -130,6 +130,10 @@ def test_many_are_cleared_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, pieces)) < 64 * 1024
 
 
+def test_an_acknowledgement_in_the_dump_is_no_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cleared(Kernel(error(0) + entry(V4, b"one", 0x0100), done()), monkeypatch) == 1
+
+
 def test_what_is_no_message_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A length of zero must not be read for ever."""
     assert cleared(Kernel(bytes(32), done()), monkeypatch) == 0

@@ -121,6 +121,19 @@ def test_complete_is_the_table_and_the_way_to_the_queue(tools: Tools) -> None:
     assert not rules.complete()
 
 
+def test_what_the_kernel_counts(tools: Tools) -> None:
+    tools.add_json("nft", {"counter": {"name": "judged", "packets": 7}})
+    rules = Rules("knp", "KNP", 0x78)
+    assert rules.counters() == {"judged": 7}
+    assert rules.set_size("learned4") == 0
+    assert tools.calls[-2:] == [
+        "nft -j list counters table inet knp",
+        "nft list set inet knp learned4",
+    ]
+    rules.remove("delete table inet knp\n")  # and there is no second part to take away
+    assert tools.calls[-1] == "nft -f -"
+
+
 def test_removing_takes_the_table_first(tools: Tools) -> None:
     """From then on no packet has a question, so nobody misses the queue."""
     tools.add("nft", NO_QUEUE + EMPTY)

@@ -13,6 +13,7 @@ from helpers.judging import snapshot_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knp_py.agent import judge
 from knp_py.agent.connections import NamedConnections
 from knp_py.agent.judge import Judge, Mode, World
 from knp_py.agent.marks import KUBE_PROXY, Ask, Deed, Marks
@@ -434,6 +435,18 @@ def test_the_same_question_has_the_same_answer_and_is_counted() -> None:
         assert court.deed(Ask.JUDGE, SYN) == Deed.ACCEPT_REMEMBER
         assert court.deed(Ask.JUDGE, REFUSED) == Deed.DENY_REMEMBER
     assert court.verdicts() == {("allow", "Admin"): 3, ("deny", "Admin"): 3}
+
+
+def test_what_is_kept_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "_MOST_ANSWERS", 8)
+    court = Court()
+    for _ in range(2):
+        for last in range(1, 101):
+            deed = court.deed(Ask.JUDGE, ip_bytes.tcp(POD, 1, f"1.1.1.{last}", 443))
+            assert deed == Deed.ACCEPT_REMEMBER
+        assert court.deed(Ask.JUDGE, REFUSED) == Deed.DENY_REMEMBER
+    assert court.verdicts() == {("allow", "Admin"): 200, ("deny", "Admin"): 2}
+    assert len(court.judge._answers) <= 8
 
 
 def test_whether_to_remember_is_asked_of_each_protocol() -> None:
