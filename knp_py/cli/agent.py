@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from knp_py.cli.main import Command, new_app
+from knp_py.cli.main import Command, Group, new_app
 from knp_py.cli.options import FqdnScope, Scope, TrustedResolvers
 from knp_py.errors import InputError
 
@@ -49,7 +49,7 @@ Instance = Annotated[
 ]
 
 
-@app.callback(cls=None, epilog=EXAMPLES)
+@app.callback(cls=Group, epilog=EXAMPLES)
 def command(
     ctx: typer.Context,
     manifests: Annotated[
