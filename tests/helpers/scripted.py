@@ -162,9 +162,9 @@ class Stage:
 
     # -- pods ----------------------------------------------------------------------------
 
-    def open(self, place: str, kind: int, *, v6: bool = False) -> socket.socket:
-        family = socket.AF_INET6 if v6 else socket.AF_INET
-        sock = self.topology.socket(place, family, kind)
+    def open(self, place: str, kind: int, *, v6: bool = False, protocol: int = 0) -> socket.socket:
+        family = socket.AF_INET6 if v6 or protocol == socket.IPPROTO_ICMPV6 else socket.AF_INET
+        sock = self.topology.socket(place, family, kind, protocol)
         sock.settimeout(PATIENCE)
         return self._stack.enter_context(sock)
 
