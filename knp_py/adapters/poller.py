@@ -3,6 +3,7 @@
 import os
 import select
 from collections.abc import Iterable
+from contextlib import suppress
 
 
 class Poller:
@@ -27,9 +28,11 @@ class Poller:
         return ready
 
     def wake(self) -> None:
-        """End the wait, now or the next one."""
-        os.eventfd_write(self._wake, 1)
+        """End the wait, now or the next one; nothing when it is closed."""
+        with suppress(OSError):
+            os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
         """Give the descriptor back."""
         os.close(self._wake)
+        self._wake = -1

@@ -131,8 +131,9 @@ class Judge:
         self._marked[0] = 0  # nothing decided: the packet had been allowed before
         closed = not (self._mode.fail_open or self._mode.dry_run)
         failed = self._marked[Deed.DENY if closed else Deed.ACCEPT]
-        judged = (Ask.JUDGE, Ask.AGAIN, Ask.UNTRACKED, Ask.JUDGE_DNS)
-        self._failed = {int(ask): failed for ask in judged}
+        # Of an established connection nothing is decided then: it goes on in both modes, and is
+        # judged again at its next packet.
+        self._failed = {int(ask): failed for ask in (Ask.JUDGE, Ask.UNTRACKED, Ask.JUDGE_DNS)}
 
     def answer(self, mark: int, data: bytes) -> int:
         """The mark that carries the verdict on a packet: other users' bits as they came.

@@ -17,7 +17,7 @@ class Queue(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the number back; what still waits goes the way of the fail mode."""
+        """Give the number back; the kernel drops what still waits."""
         ...
 
 

@@ -13,7 +13,7 @@ from knp_py.agent.ports import Kernel
 from knp_py.agent.ruleset import Layout, Members, Range, install, update
 from knp_py.engine.snapshot import EMPTY, Snapshot
 from knp_py.engine.state import ClusterState
-from knp_py.errors import KernelError
+from knp_py.errors import NotPermittedError
 from knp_py.model.changes import Change
 from knp_py.model.net import parse_cidr
 from knp_py.model.objects import Pod
@@ -24,7 +24,7 @@ class WorldKeeper:
 
     ``node`` is this node's name, None when every pod counts as being here. ``load`` is given
     each new world once the kernel is ready for it. ``sweep`` clears the generations of other
-    times from the connections' marks.
+    times from the connections' marks. ``behind`` says that the kernel does not have what we have.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class WorldKeeper:
         self._load = load
         self._sweep = sweep
         self._state = ClusterState()
-        self._behind = True  # the kernel does not have what we have
+        self.behind = True
 
     @property
     def managed_pods(self) -> int:
@@ -70,32 +70,32 @@ class WorldKeeper:
         return self._world()
 
     def install(self) -> None:
-        """Put the whole table in force, as it should be now; raises ``KernelError``."""
+        """Put the whole table in force, as it should be now; raises ``NotPermittedError``."""
         self._kernel.apply(install(self._layout, self.members, self.generation))
-        self._behind = False
+        self.behind = False
 
     def change(self, changes: Iterable[Change]) -> bool:
         """Put changes in force; whether anything is different now.
 
-        Raises ``KernelError`` when the kernel refused: then the old world goes on, and the
+        Raises ``NotPermittedError`` when the kernel refused: then the old world goes on, and the
         next call, or ``heal``, tries to put the whole table in force.
         """
         self._state.apply_all(changes)
         snapshot = self._state.snapshot()
-        if snapshot is self.snapshot and not self._behind:
+        if snapshot is self.snapshot and not self.behind:
             return False
         members = members_of(snapshot, self._node)
         generation = self._next_generation()
         before = self.members
         self.snapshot, self.members, self.generation = snapshot, members, generation
-        if self._behind:
+        if self.behind:
             self.install()
         else:
             try:
                 self._kernel.apply(update(self._layout, before, members, generation))
-            except KernelError:
+            except NotPermittedError:
                 # Perhaps somebody removed our table. Whole, it does not depend on what was.
-                self._behind = True
+                self.behind = True
                 self.install()
         self._load(self._world())
         return True
@@ -103,7 +103,7 @@ class WorldKeeper:
     def heal(self) -> None:
         """The rules are not what they should be: put all of them in force again."""
         self.generation = self._next_generation()
-        self._behind = True
+        self.behind = True
         self.install()
         self._load(self._world())
 

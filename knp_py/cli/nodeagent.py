@@ -40,7 +40,7 @@ from knp_py.cli.nodeparts import Complaints, Settings, build
 from knp_py.cli.nodewords import farewell, greeting, mode_word, say, summary
 from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
-from knp_py.errors import InputError, KernelError, NotPermittedError
+from knp_py.errors import InputError, NotPermittedError
 from knp_py.model.changes import Change
 
 _INSTANCE = re.compile(r"[a-z0-9]{1,16}")
@@ -322,7 +322,7 @@ class NodeAgent:
         self._pending += batch.changes
         try:
             changed = self._keeper.change(batch.changes)
-        except KernelError as error:
+        except NotPermittedError as error:
             say(f"the change is not in force, the policies before it are: {error}")
             return
         self._crew.change(self._keeper.generation, self._pending)
@@ -345,6 +345,8 @@ class NodeAgent:
 
     def _prove(self) -> None:
         """See to it that packets come by us; put the rules back when somebody removed them."""
+        if self._keeper.behind:
+            self._take(self._overview.batch._replace(changes=[]))
         wrong = self._proof.check()
         if wrong is None:
             return
@@ -357,7 +359,7 @@ class NodeAgent:
             self._crew.change(self._keeper.generation, self._pending)
             self._pending = []
             self._rules.restore_queue()
-        except KernelError as error:
+        except NotPermittedError as error:
             say(f"the rules could not be put back: {error}")
 
     def _hand_over(self, world: World) -> None:

@@ -270,7 +270,7 @@ def broken(**options: Any) -> Court:
     return court
 
 
-@pytest.mark.parametrize("ask", QUESTIONS_OF_NEW)
+@pytest.mark.parametrize("ask", [Ask.JUDGE, Ask.JUDGE_DNS, Ask.UNTRACKED])
 def test_an_error_inside_goes_the_way_of_the_fail_mode(ask: Ask) -> None:
     for options, deed in (
         ({"fail_open": True}, Deed.ACCEPT),
@@ -281,6 +281,13 @@ def test_an_error_inside_goes_the_way_of_the_fail_mode(ask: Ask) -> None:
         assert court.deed(ask, SYN) == deed  # and not remembered
         assert court.metrics.internal_errors == [1]
         assert [str(error) for error in court.complaints] == ["a bug"]
+
+
+def test_an_error_inside_ends_no_established_connection() -> None:
+    for fail_open in (True, False):
+        court = broken(fail_open=fail_open, strict=True)
+        assert court.deed(Ask.AGAIN, SYN) == 0  # passes unstamped: judged again next time
+        assert court.metrics.internal_errors == [1]
 
 
 @pytest.mark.parametrize("ask", [Ask.DNS_QUERY, Ask.DNS_ANSWER])
