@@ -118,7 +118,7 @@ def up(
         lab = Laboratory(name)
         _refuse_a_second(lab)
         with _ended_by_signals(), _down_unless_it_works(lab):
-            lab.build(loaded.scenario.origin.source, options)
+            lab.build(options)
             shown = msgspec.structs.replace(
                 loaded.scenario,
                 steps=tuple(
@@ -206,7 +206,7 @@ def act_out(
                             lab.down()
                         else:
                             _refuse_a_second(lab)
-                        lab.build(each.scenario.origin.source, options)
+                        lab.build(options)
                     result, gained = perform(
                         lab,
                         each.scenario,

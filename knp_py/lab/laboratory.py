@@ -64,14 +64,14 @@ class Laboratory:
         servers = self.state.processes.get("servers")
         return servers is not None and servers.alive
 
-    def build(self, source: str, agent: Sequence[str] | None) -> None:
-        """An empty cluster, for ``change`` to fill. ``source`` is the scenario's file.
+    def build(self, agent: Sequence[str] | None) -> None:
+        """An empty cluster, for ``change`` to fill.
 
         ``agent`` are options of the user's for ``knp agent``; with None there will be none.
         Raises ``LabError`` and ``NotPermittedError``; then call ``down``.
         """
         self.folder.make()
-        self._remember(LabState(source, agent=None if agent is None else tuple(agent)))
+        self._remember(LabState(agent=None if agent is None else tuple(agent)))
         self.topology.build(plan_of(Snapshot()))
         node = space_of(self.name, NODE)
         self._servers = start_servers(self.folder.control, self.folder.file("servers.log"), node)
@@ -93,6 +93,11 @@ class Laboratory:
         for place, text in resolv_confs.items():
             with open(self.folder.resolv_conf(place), "w", encoding="ascii") as file:
                 file.write(text)
+
+    def remember_source(self, source: str) -> None:
+        """Which scenario's file the lab is of, empty for none."""
+        path = os.path.abspath(source) if source else ""
+        self._remember(msgspec.structs.replace(self.state, source=path))
 
     def put(self, documents: Mapping[Key, Document]) -> int | None:
         """The objects that the agent enforces; see ``ManifestDir.put``."""

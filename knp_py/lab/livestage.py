@@ -51,6 +51,7 @@ def perform(
     ``LabError`` and ``NotPermittedError``.
     """
     lab.stop_agent()
+    lab.remember_source(scenario.origin.source)
     if lab.state.agent is None:
         scenario = _without_deciders(scenario)
     directory = Directory(scenario.resolve, scenario.node_resolvers)

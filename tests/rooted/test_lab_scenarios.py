@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from helpers.command import Ended, run_knp, start_knp
-from helpers.labs import in_a_lab_with_an_agent, lab_name
+from helpers.labs import in_a_lab_with_an_agent, lab_name, lab_of
 from helpers.scenarios import ALLOW_DNS, ALLOW_GITHUB, CLUSTER, DENY_ALL
 
+from knp_py.lab.laboratory import Laboratory
 from knp_py.lab.labstate import folder_of, lab_names, read_state
 from knp_py.lab.namespaces import spaces_of
 
@@ -51,6 +52,21 @@ def test_a_lab_sees_what_the_engine_says(name: str) -> None:
     assert seconds < 60
     assert spaces_of(lab) == []
     assert lab not in lab_names()
+
+
+@pytest.mark.slow
+def test_a_lab_that_is_up_begins_from_the_beginning_again() -> None:
+    """Whatever was there before, learned names included; and it stays up."""
+    with lab_of(str(SCENARIOS["walkthrough"]), "--steps", "99") as lab:
+        own = ["lab", "test", "--name", lab.name]
+        for path in ([], [str(SCENARIOS["quickstart"])], [str(SCENARIOS["walkthrough"])]):
+            ended = run_knp(*own, *path)
+            assert ended.code == 0, ended
+        again = Laboratory(lab.name)
+        assert again.is_up
+        assert again.state.source == str(SCENARIOS["walkthrough"])
+        assert "sandbox-team-a/raw-sandbox" in again.topology.places
+        assert "shop/web" not in again.topology.places
 
 
 CLOCK = """\
