@@ -30,15 +30,15 @@ class NamedConnections:
     ) -> None:
         self._most = most
         self.on_put = on_put
-        self._grants: OrderedDict[Tuple, tuple[NameGrant, ...]] = OrderedDict()
+        self._grants: OrderedDict[Tuple, tuple[str, tuple[NameGrant, ...]]] = OrderedDict()
 
     def __len__(self) -> int:
         """How many connections are known."""
         return len(self._grants)
 
-    def put(self, connection: Tuple, grants: tuple[NameGrant, ...]) -> None:
-        """This connection was accepted by these."""
-        self._keep(connection, grants)
+    def put(self, connection: Tuple, grants: tuple[NameGrant, ...], owner: str = "") -> None:
+        """This connection of the pod with the UID ``owner`` was accepted by these."""
+        self._keep(connection, grants, owner)
         if self.on_put is not None:
             self.on_put(connection, grants)
 
@@ -47,27 +47,33 @@ class NamedConnections:
         if self._grants.pop(connection, None) and self.on_put is not None:
             self.on_put(connection, ())
 
-    def get(self, connection: Tuple) -> tuple[NameGrant, ...]:
-        """The grants that opened it; none when no name did or it is not known any more."""
-        found = self._grants.get(connection, ())
-        if found:
+    def get(self, connection: Tuple, owner: str = "") -> tuple[NameGrant, ...]:
+        """The grants that opened it; none when no name did or it is not known any more.
+
+        Nor when it was another pod's: addresses are given again, and ports with them. Whose it
+        was is not known of what ``restore`` took back.
+        """
+        whose, grants = self._grants.get(connection, ("", ()))
+        if whose and owner and whose != owner:
+            return ()
+        if grants:
             self._grants.move_to_end(connection)
-        return found
+        return grants
 
     def dump(self) -> Iterator[tuple[Tuple, tuple[NameGrant, ...]]]:
         """Everything, longest unused first."""
-        return iter(list(self._grants.items()))
+        return iter([(connection, grants) for connection, (_, grants) in self._grants.items()])
 
     def restore(self, entries: Iterable[tuple[Tuple, tuple[NameGrant, ...]]]) -> None:
         """Take back what ``dump`` gave."""
         for connection, grants in entries:
             if grants:
-                self._keep(connection, grants)
+                self._keep(connection, grants, "")
             else:
                 self._grants.pop(connection, None)
 
-    def _keep(self, connection: Tuple, grants: tuple[NameGrant, ...]) -> None:
-        self._grants[connection] = grants
+    def _keep(self, connection: Tuple, grants: tuple[NameGrant, ...], owner: str) -> None:
+        self._grants[connection] = owner, grants
         self._grants.move_to_end(connection)
         if len(self._grants) > self._most:
             self._grants.popitem(last=False)

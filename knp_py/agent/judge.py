@@ -190,7 +190,7 @@ class Judge:
             return self._unreadable()
         packet, decision = found
         if decision.verdict is not _ALLOW and decision.named and self._connections is not None:
-            grants = self._connections.get(_tuple(packet))
+            grants = self._connections.get(_tuple(packet), self._owner(packet))
             if grants:
                 with self._held.granting(grants):
                     decision = self._held_engine.judge(packet, now)
@@ -232,7 +232,8 @@ class Judge:
         try:
             if self._connections is not None and not again:
                 if given.grants:
-                    self._connections.put(_tuple(packet), given.grants)
+                    owner = self._owner(packet)
+                    self._connections.put(_tuple(packet), given.grants, owner)
                 else:
                     self._connections.forget(_tuple(packet))
             if given.verdict in self._logged:
@@ -283,6 +284,10 @@ class Judge:
             for address in addresses
             for first, last in self._world.networks
         )
+
+    def _owner(self, packet: Packet) -> str:
+        pod = self._world.snapshot.pod_at(packet.src)
+        return "" if pod is None else pod.uid
 
     def _facts(self, packet: Packet) -> FlowFacts:
         snapshot = self._world.snapshot

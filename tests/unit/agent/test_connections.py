@@ -62,3 +62,13 @@ def test_a_tuple_that_no_name_opened_is_forgotten_once() -> None:
     again = NamedConnections()
     again.restore([(connection(1), ONE), (connection(2), TWO), (connection(1), ())])
     assert list(again.dump()) == [(connection(2), TWO)]
+
+
+def test_another_pod_with_the_same_address_and_port_inherits_nothing() -> None:
+    connections = NamedConnections()
+    connections.put(connection(1), ONE, "uid-1")
+    assert connections.get(connection(1), "uid-1") == ONE
+    assert connections.get(connection(1), "uid-2") == ()
+    back = NamedConnections()
+    back.restore(connections.dump())
+    assert back.get(connection(1), "uid-1") == ONE
