@@ -185,6 +185,8 @@ def act_out(
 
     check_possible()
     options = _options(ctx, no_agent=no_agent)
+    if any(each.startswith("--log-") for each in options or ()):
+        raise InputError("who decided is read from the agent's log: leave --log-verdicts as it is")
     beside = _beside(manifests)
     results: list[Result] = []
     moved = 0.0

@@ -86,6 +86,11 @@ class Enforcer:
             self._child.wait()
             self._child = None
 
+    def check(self) -> None:
+        """Raises ``LabError`` with its last words when it has ended by itself."""
+        if self.process is None or not self.process.alive:
+            raise self._failed()
+
     def wait_ready(self) -> None:
         """Back when it says that it judges. Raises ``LabError``."""
         self._wait(lambda: self._get("/readyz")[0] == http.HTTPStatus.OK, "is not ready")
@@ -124,8 +129,7 @@ class Enforcer:
     def _wait(self, done: Callable[[], bool], complaint: str) -> None:
         until = time.monotonic() + _START
         while not done():
-            if self.process is None or not self.process.alive:
-                raise self._failed()
+            self.check()
             if time.monotonic() > until:
                 said = self._get("/readyz")[1].decode("utf-8", "replace").strip()
                 reason = f": {said}" if said else ""

@@ -58,6 +58,8 @@ def perform(
     stage = LiveStage(lab, scenario, directory, trust=trust, scope=scope, real_time=real_time)
     try:
         result = Performance(scenario, documents, stage, directory, told=told).run(beside)
+        if lab.enforcer is not None:
+            lab.enforcer.check()
     finally:
         stage.close()
     return result, stage.moved

@@ -200,6 +200,7 @@ def test_mistakes_are_told_in_one_line_each(lab: Lab) -> None:
         (lab.exec("a/client", "no-such-command"), "no-such-command"),
         (lab("up"), "say which SCENARIO or --manifests"),
         (lab("test", str(lab.scenario), "--no-agent"), "is up with an agent of its own"),
+        (lab("test", str(lab.scenario), "--", "--log-verdicts=deny"), "leave --log-verdicts"),
         (run_knp("lab", "exec", "--name", "nosuch", "a/b", "true"), "no lab nosuch is up"),
         (run_knp("lab", "test", "--name", "nosuch"), "no lab is up: say which SCENARIO"),
         (run_knp("lab", "up", "--name", "No!", str(lab.scenario)), "--name 'No!'"),

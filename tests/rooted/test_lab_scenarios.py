@@ -158,7 +158,11 @@ def test_an_agent_that_does_not_start_is_said_in_its_own_words(tmp_path: Path) -
     assert spaces_of(name) == []
 
 
-def test_an_agent_that_dies_ends_the_test_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_an_agent_that_dies_ends_the_test_and_leaves_nothing(
+    tmp_path: Path, seconds: float
+) -> None:
+    """Also after the last change: fail-open lets everything through, and that is no result."""
     name = lab_name()
     argv = ["lab", "test", "--name", name, clock(tmp_path, 20, 12)]
     with start_knp(*argv) as process:
@@ -166,6 +170,7 @@ def test_an_agent_that_dies_ends_the_test_and_leaves_nothing(tmp_path: Path) -> 
         while not (state := read_state(folder_of(name))) or "agent" not in state.processes:
             assert time.monotonic() < until
             time.sleep(0.01)
+        time.sleep(seconds)
         os.kill(state.processes["agent"].pid, signal.SIGKILL)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 2, (out, err)
