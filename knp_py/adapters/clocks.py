@@ -13,12 +13,13 @@ _BOOT = time.CLOCK_BOOTTIME
 class BootClock:
     """``now`` may be moved forward by the seconds that ``offset_file`` holds.
 
-    Only the lab does that, where nobody wants to wait for a name's life to end.
+    Only the lab does that, where nobody wants to wait for a name's life to end. ``offset`` is
+    how far.
     """
 
     def __init__(self, offset_file: Path | None = None) -> None:
         self._file = offset_file
-        self._offset = 0.0
+        self.offset = 0.0
         self._read = -1
         self.reread()
 
@@ -29,14 +30,14 @@ class BootClock:
         try:
             changed = self._file.stat().st_mtime_ns
             if changed != self._read:
-                self._offset = max(self._offset, float(self._file.read_text() or 0))
+                self.offset = max(self.offset, float(self._file.read_text() or 0))
                 self._read = changed
         except (OSError, ValueError):
             return  # not there yet, or being written
 
     def now(self) -> float:
         """Seconds since boot, sleep included."""
-        return time.clock_gettime(_BOOT) + self._offset
+        return time.clock_gettime(_BOOT) + self.offset
 
     def wall_ns(self) -> int:
         """Nanoseconds since the epoch."""

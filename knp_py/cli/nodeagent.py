@@ -173,6 +173,7 @@ class NodeAgent:
                 self._parts,
                 self._keeper,
                 self._rules,
+                clock=self._clock,
                 batch=first,
                 healthy=self._unhealthy,
                 ready=self._proof.check,

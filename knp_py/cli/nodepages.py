@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from knp_py import __version__
+from knp_py.adapters.clocks import BootClock
 from knp_py.adapters.http import Pages
 from knp_py.adapters.kernelqueue import KernelQueue
 from knp_py.adapters.namefile import NameFile
@@ -34,11 +35,13 @@ class Overview:
         keeper: WorldKeeper,
         rules: Rules,
         *,
+        clock: BootClock,
         batch: Batch,
         healthy: Callable[[], str | None],
         ready: Callable[[], str | None],
     ) -> None:
         self.batch = batch
+        self._clock = clock
         self._healthy = healthy
         self._settings = settings
         self._metrics = metrics
@@ -108,6 +111,7 @@ class Overview:
             "remember": mode.remember,
             "queue": self._rules.how,
             "managed_pods": keeper.managed_pods,
+            "clock_offset": self._clock.offset,
             "source": {
                 "scan_started_ns": batch.scan_started_ns,
                 "objects": dict(batch.objects),
