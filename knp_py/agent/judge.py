@@ -68,6 +68,7 @@ class _Answer(NamedTuple):
     deed: int
     cell: list[int]
     protocol: int
+    logged: bool
 
 
 class Judge:
@@ -227,7 +228,7 @@ class Judge:
             or known.protocol != packet.protocol  # a pod to itself: one decision for all
         ):
             known = self._answer(packet, decision)
-        given, deed, cell, _ = known
+        given, deed, cell, _, logged = known
         cell[0] += 1
         try:
             if self._connections is not None and not again:
@@ -236,7 +237,7 @@ class Judge:
                     self._connections.put(_tuple(packet), given.grants, owner)
                 else:
                     self._connections.forget(_tuple(packet))
-            if given.verdict in self._logged:
+            if logged:
                 self._write(packet, given, again=again)
             if self._shadow is not None:
                 other = self._shadow.judge(packet, self._timer.now())
@@ -271,7 +272,8 @@ class Judge:
         else:
             # A denial that a name could undo is given anew each time: one may be learned next.
             deed = Deed.DENY_REMEMBER if remember and not given.named else Deed.DENY
-        answer = _Answer(given, int(deed), self._metrics.verdict_cell(given), packet.protocol)
+        cell, logged = self._metrics.verdict_cell(given), given.verdict in self._logged
+        answer = _Answer(given, int(deed), cell, packet.protocol, logged)
         if given is decision:
             if len(self._answers) >= _MOST_ANSWERS:
                 self._answers = {}
