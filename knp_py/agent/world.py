@@ -9,8 +9,9 @@ that the rules obey it once and do not remember it.
 from collections.abc import Callable, Iterable
 
 from knp_py.agent.judge import World
+from knp_py.agent.layout import Layout, Members, Range
 from knp_py.agent.ports import Kernel
-from knp_py.agent.ruleset import Layout, Members, Range, install, update
+from knp_py.agent.ruleset import install, update
 from knp_py.engine.snapshot import EMPTY, Snapshot
 from knp_py.engine.state import ClusterState
 from knp_py.errors import NotPermittedError

@@ -26,11 +26,12 @@ from knp_py.adapters.poller import Poller
 from knp_py.adapters.probe import RoundTrip
 from knp_py.adapters.rules import Rules
 from knp_py.agent.judge import World
+from knp_py.agent.layout import Layout, Queues
 from knp_py.agent.loop import PacketLoop
 from knp_py.agent.marks import Ask, Marks, parse_marks
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.ports import Queue
-from knp_py.agent.ruleset import Layout, Queues, iptables, remove
+from knp_py.agent.ruleset import iptables, remove
 from knp_py.agent.source import Batch
 from knp_py.agent.world import WorldKeeper
 from knp_py.cli.nodecrew import Crew, Duty

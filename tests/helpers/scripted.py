@@ -17,8 +17,9 @@ from helpers.netspace import run
 from knp_py.adapters.kernelqueue import KernelQueue
 from knp_py.adapters.nft import Nft
 from knp_py.adapters.rules import Rules
+from knp_py.agent.layout import Layout, Members, Queues
 from knp_py.agent.marks import Ask, Deed, Marks
-from knp_py.agent.ruleset import Layout, Members, Queues, install, iptables, update
+from knp_py.agent.ruleset import install, iptables, update
 from knp_py.lab.namespaces import inside, space_of
 from knp_py.lab.topology import Topology
 from knp_py.model.changes import ClusterObject

@@ -8,9 +8,10 @@ from helpers.netspace import alone, needs, run
 
 from knp_py.adapters.iptables import HOOKS, QueueRules
 from knp_py.adapters.rules import Rules
+from knp_py.agent.layout import Layout, Queues
+from knp_py.agent.layout import Members as Addresses
 from knp_py.agent.marks import Marks
-from knp_py.agent.ruleset import Layout, Queues, install, iptables, remove
-from knp_py.agent.ruleset import Members as Addresses
+from knp_py.agent.ruleset import install, iptables, remove
 from knp_py.errors import NotPermittedError
 
 pytestmark = needs("nft", "iptables-nft", "ip6tables-nft")

@@ -12,8 +12,9 @@ from helpers.netspace import alone, needs, run
 from helpers.rules_text import installed, updated
 
 from knp_py.adapters.nft import Nft
+from knp_py.agent.layout import Layout, Members, Queues
 from knp_py.agent.marks import Marks
-from knp_py.agent.ruleset import Layout, Members, Queues, install, remove, update
+from knp_py.agent.ruleset import install, remove, update
 from knp_py.errors import KernelError
 
 pytestmark = needs("nft", "setpriv")

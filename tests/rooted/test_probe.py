@@ -11,8 +11,9 @@ from helpers.netspace import alone, needs, run
 from knp_py.adapters.instance import InstanceLock
 from knp_py.adapters.probe import RoundTrip
 from knp_py.adapters.rules import Rules
+from knp_py.agent.layout import Layout, Members, Queues
 from knp_py.agent.marks import Ask, Marks
-from knp_py.agent.ruleset import Layout, Members, Queues, install, iptables
+from knp_py.agent.ruleset import install, iptables
 from knp_py.errors import NotPermittedError
 
 pytest.importorskip("netfilterqueue", reason="needs netfilterqueue (the extra agent)")

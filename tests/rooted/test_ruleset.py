@@ -12,8 +12,8 @@ import pytest
 from helpers.labs import topology_of
 from helpers.netspace import needs, run
 
+from knp_py.agent.layout import Queues
 from knp_py.agent.marks import Ask, Deed
-from knp_py.agent.ruleset import Queues
 from knp_py.lab.topology import Topology
 
 pytest.importorskip("netfilterqueue", reason="needs netfilterqueue (the extra agent)")

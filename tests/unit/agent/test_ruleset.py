@@ -11,8 +11,9 @@ from helpers.rules_text import Table, installed, updated
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knp_py.agent.layout import Layout, Members, Queues
 from knp_py.agent.marks import Ask, Deed, Marks
-from knp_py.agent.ruleset import Layout, Members, Queues, install, iptables, remove, update
+from knp_py.agent.ruleset import install, iptables, remove, update
 from knp_py.engine.datapath import IPV6_MUST_PASS
 from knp_py.model.net import V4_BASE, V4_LAST
 

@@ -10,8 +10,8 @@ from helpers.judging import snapshot_of
 from helpers.rules_text import Table, installed, updated
 
 from knp_py.agent.judge import World
+from knp_py.agent.layout import Layout, Queues
 from knp_py.agent.marks import Marks
-from knp_py.agent.ruleset import Layout, Queues
 from knp_py.agent.world import WorldKeeper, is_here, members_of
 from knp_py.errors import KernelError
 from knp_py.model.changes import Change, ClusterObject, Verb
