@@ -25,7 +25,8 @@ class WorldKeeper:
 
     ``node`` is this node's name, None when every pod counts as being here. ``load`` is given
     each new world once the kernel is ready for it. ``sweep`` clears the generations of other
-    times from the connections' marks. ``behind`` says that the kernel does not have what we have.
+    times from the connections' marks, ``forget`` ends the connections of addresses whose pod is
+    gone: whoever has them next is another (semantics §1). ``behind`` says that the kernel does not have what we have.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class WorldKeeper:
         node: str | None,
         load: Callable[[World], object],
         sweep: Callable[[], object],
+        forget: Callable[[frozenset[int]], object],
     ) -> None:
         self.snapshot: Snapshot = EMPTY
         self.members = Members()
@@ -45,6 +47,8 @@ class WorldKeeper:
         self._node = node
         self._load = load
         self._sweep = sweep
+        self._forget = forget
+        self._gone: set[int] = set()  # addresses whose pods are gone, until that is in force
         self._state = ClusterState()
         self.behind = True
 
@@ -88,6 +92,10 @@ class WorldKeeper:
         members = members_of(snapshot, self._node)
         generation = self._next_generation()
         before = self.members
+        for address in before.managed | before.open_:
+            old, new = self.snapshot.pod_at(address), snapshot.pod_at(address)
+            if old is not None and (new is None or new.uid != old.uid):
+                self._gone.add(address)
         self.snapshot, self.members, self.generation = snapshot, members, generation
         if self.behind:
             self.install()
@@ -99,6 +107,9 @@ class WorldKeeper:
                 self.behind = True
                 self.install()
         self._load(self._world())
+        if self._gone:
+            gone, self._gone = frozenset(self._gone), set()
+            self._forget(gone)
         return True
 
     def heal(self) -> None:

@@ -46,6 +46,12 @@ def format_address(address: int) -> str:
     return str(ipaddress.IPv6Address(address))
 
 
+def address_bytes(address: int) -> bytes:
+    """Address integer to the bytes on the wire, four or sixteen."""
+    v4 = is_v4(address)
+    return (address & 0xFFFF_FFFF if v4 else address).to_bytes(4 if v4 else 16, "big")
+
+
 def is_v4(address: int) -> bool:
     """Whether the address integer is an IPv4 address."""
     return V4_BASE <= address <= V4_LAST

@@ -235,3 +235,34 @@ def test_shadow_policies_log_only_where_they_differ(node: NodeUnderTest, tmp_pat
     assert node.connects("x/a", B, 80, timeout=5)
     time.sleep(0.3)
     assert len(agent.records()) == 1
+
+
+def test_a_pod_does_not_inherit_what_was_allowed_to_its_address(node: NodeUnderTest) -> None:
+    """UDP goes on for as long as its sender does: not to, nor from, who has the address next."""
+    node.serve_udp("x/b", B, 90, lambda data: data)
+    node.write("policy.json", policy("Accept"))
+    agent = node.agent("--fail-closed")
+    with node.topology.socket("x/a", socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.4)
+        sock.bind((A, 40000))
+
+        def answered() -> bool:
+            sock.sendto(b"there?", (B, 90))
+            try:
+                return sock.recv(64) == b"there?"
+            except TimeoutError:
+                return False
+
+        assert answered()
+        # Another pod, which policy allows nothing, at the same address.
+        successor = CLUSTER.replace(
+            "name: a, namespace: x, uid: one", "name: c, namespace: x, uid: c"
+        )
+        successor = successor.replace("app: a", "app: c")
+        node.in_force(agent, node.write("cluster.yaml", successor))
+        assert answered()  # nothing selects it, so this is a connection of its own
+        node.in_force(agent, node.write("policy.json", policy("Deny").replace('"a"', '"c"')))
+        assert answered()  # which goes on, as established ones do
+        third = successor.replace("uid: c", "uid: d").replace("name: c,", "name: d,")
+        node.in_force(agent, node.write("cluster.yaml", third))
+        assert not answered()

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from helpers.netspace import alone, needs, run
 
-from knp_py.adapters.conntrack import clear_marks
+from knp_py.adapters.conntrack import clear_marks, forget_connections
+from knp_py.model.net import parse_address
 
 TABLE = Path("/proc/net/nf_conntrack")
 pytestmark = [
@@ -142,3 +143,35 @@ def test_thousands_at_once() -> None:
 
 def test_no_connections_at_all() -> None:
     assert clear_marks(MASK) == 0
+
+
+def test_connections_of_an_address_end_and_no_others() -> None:
+    """Both ends, both families, and what destination NAT has sent there."""
+    run("ip", "addr", "add", "10.0.0.1/32", "dev", "lo")
+    run("ip", "addr", "add", "10.0.0.2/32", "dev", "lo")
+    run("ip", "route", "add", "10.0.0.9", "dev", "lo")
+    nat = "type nat hook output priority -100; ip daddr 10.0.0.9 dnat to 10.0.0.1;"
+    run("nft", "-f", "-", text=f"table ip nat9 {{\nchain out {{ {nat} }}\n}}\n")
+
+    def send(source: str, target: str) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind((source, 0))
+            sock.sendto(b"x", (target, 999))
+
+    for source, target in (
+        ("10.0.0.1", "10.0.0.2"),
+        ("10.0.0.2", "10.0.0.1"),
+        ("10.0.0.2", "10.0.0.9"),
+        ("10.0.0.2", "10.0.0.2"),
+    ):
+        send(source, target)
+    with ExitStack() as stack:
+        connect_all(stack)
+        before = len(TABLE.read_text().splitlines())
+        assert forget_connections([parse_address("10.0.0.1")]) == 3
+        assert len(TABLE.read_text().splitlines()) == before - 3
+        assert "10.0.0.1 " not in TABLE.read_text()
+        six = sum(line.startswith("ipv6") for line in TABLE.read_text().splitlines())
+        assert forget_connections([parse_address("::1")]) == six
+        assert "ipv6" not in TABLE.read_text()
+        assert forget_connections([]) == 0

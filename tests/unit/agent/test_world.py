@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pytest
 from helpers.builders import accept, address, addresses, cnp, deny, netpol, networks, node, pod
 from helpers.fakes import FakeKernel
@@ -44,8 +45,14 @@ class Node:
         self.layout = Layout(
             "knp", marks, Queues((100, 100), 100, 101), False, True, strict, native=False
         )
+        self.forgotten: list[frozenset[int]] = []
         self.keeper = WorldKeeper(
-            self.layout, self.kernel, node="n1", load=self._load, sweep=self._swept
+            self.layout,
+            self.kernel,
+            node="n1",
+            load=self._load,
+            sweep=self._swept,
+            forget=self.forgotten.append,
         )
 
     def _swept(self) -> None:
@@ -350,3 +357,14 @@ def test_who_is_here() -> None:
     assert not is_here(A, "n2")
     assert not is_here(pod("x/a", "10.1.0.5", node="n1", host_network=True), "n1")
     assert not is_here(pod("x/a", "10.1.0.5"), "n1")
+
+
+def test_connections_of_pods_that_are_gone_end(n1: Node) -> None:
+    """Whoever gets the address next is another pod, also under the same name."""
+    n1.keeper.change([Change(Verb.DELETED, B)])
+    assert n1.forgotten == [frozenset(B.ips)]
+    again = msgspec.structs.replace(A, uid="another")
+    n1.keeper.change([Change(Verb.DELETED, A), *applied(again)])
+    assert n1.forgotten[1:] == [frozenset(A.ips)]
+    n1.keeper.change(applied(msgspec.structs.replace(again, labels={"other": "labels"})))
+    assert len(n1.forgotten) == 2
