@@ -25,8 +25,9 @@ class WorldKeeper:
 
     ``node`` is this node's name, None when every pod counts as being here. ``load`` is given
     each new world once the kernel is ready for it. ``sweep`` clears the generations of other
-    times from the connections' marks, ``forget`` ends the connections of addresses whose pod is
-    gone: whoever has them next is another (semantics §1). ``behind`` says that the kernel does not have what we have.
+    times from the connections' marks. ``forget`` ends the connections of addresses whose pod is
+    gone: whoever has them next is another (semantics §1). ``behind`` says that the kernel does
+    not have what we have.
     """
 
     def __init__(
