@@ -396,7 +396,7 @@ class NodeAgent:
 
 
 def _forget(addresses: frozenset[int]) -> None:
-    """End the connections of pods that are gone; the change is in force, whatever becomes of it."""
+    """End the connections of pods that are gone; the change is in force in any case."""
     try:
         forget_connections(addresses)
     except KernelError as error:
