@@ -57,15 +57,29 @@ def update(
             if elements:
                 lines.append(f"add element inet {layout.table} local{version} {{ {elements} }}")
     if forget and layout.remember:
-        lines += [
-            f"flush set inet {layout.table} {name}{version}"
-            for name in ("learned", "denied")
-            for version in (4, 6)
-        ]
+        lines += _flushes(layout)
     for chain, rules in chains.generation_chains(layout, generation):
         lines.append(f"flush chain inet {layout.table} {chain}")
         lines += [f"add rule inet {layout.table} {chain} {rule}" for rule in rules]
     return "\n".join(lines) + "\n"
+
+
+def forget_all(layout: Layout) -> str:
+    """One transaction more behind ``update``, where anything is remembered at all.
+
+    A flush takes what is in a set when its transaction is read. What the rules of the old world
+    still remember until it is committed is left over, and only goes with a second one, when
+    nobody adds to it any more.
+    """
+    return "\n".join([*_flushes(layout), ""])
+
+
+def _flushes(layout: Layout) -> list[str]:
+    return [
+        f"flush set inet {layout.table} {name}{version}"
+        for name in ("learned", "denied")
+        for version in (4, 6)
+    ]
 
 
 def iptables(layout: Layout, chain: str) -> str:

@@ -160,8 +160,6 @@ class NodeAgent:
                 )
             )
             queues = self._open_queues(stack)
-            if settings.strict:
-                clear_marks(self._marks.connection)
             feeds: list[Queue] = [*self._crew.feeds(), *queues]
             poller = Poller(feed.fileno() for feed in feeds)
             stack.callback(poller.close)
@@ -184,6 +182,9 @@ class NodeAgent:
             self._serve(stack)
             self._keeper.install()
             self._rules.apply_queue(iptables(self._layout, self._table.upper()))
+            if settings.strict:
+                # Generations begin anew. Not before: the rules that were there stamp until now.
+                clear_marks(self._marks.connection)
             self._enforce()
         return 1 if self._failure else 0
 
