@@ -10,6 +10,10 @@ from knp_py.errors import NotPermittedError
 _SCRATCH = "knp_scratch"
 _NATIVE = f"table inet {_SCRATCH} {{ chain c {{ queue num 1\n}}\n}}\n"
 _CONNTRACK = f"table inet {_SCRATCH} {{ chain c {{ ct mark set 1\n}}\n}}\n"
+_PATHS = (
+    f"table inet {_SCRATCH} {{ chain c {{ type filter hook forward priority 0;"
+    " fib saddr . iif oif 0\n}\n}\n"
+)
 _COMMENT = re.compile(r"knp packet 0x([0-9a-f]+) connection 0x([0-9a-f]+)")
 
 
@@ -27,6 +31,7 @@ class Rules:
         self._nft.tables()  # says so when this is not allowed
         if not self._nft.accepts(_CONNTRACK):
             raise NotPermittedError("the kernel's nftables has no conntrack marks (CONFIG_NFT_CT)")
+        self.paths = self._nft.accepts(_PATHS)
         self.native = self._nft.accepts(_NATIVE)
         self._queue_rules = None if self.native else QueueRules(chain, mask)
         self._queue_text = ""

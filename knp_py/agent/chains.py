@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from knp_py.agent.layout import Layout, Range
-from knp_py.agent.marks import FROM_NODE, Ask, Deed
+from knp_py.agent.marks import FROM_NODE, UNHEARD, Ask, Deed
 from knp_py.engine.datapath import IPV6_MUST_PASS
 
 _NEW = (Ask.JUDGE, Ask.JUDGE_DNS, Ask.UNTRACKED)  # unanswered, these fail open or closed
@@ -48,7 +48,8 @@ def _say(layout: Layout, value: int) -> str:
     return f"meta mark set meta mark and {marks.keep:#010x} or {marks.bits(value):#010x}"
 
 
-def _clear(layout: Layout) -> str:
+def clear(layout: Layout) -> str:
+    """A statement: none of our bits are left on the packet."""
     return f"meta mark set meta mark and {layout.marks.keep:#010x}"
 
 
@@ -65,12 +66,27 @@ def pre(layout: Layout) -> list[str]:
     return [
         # What pods send carries none of our bits: the shortest way for nearly every packet.
         f"meta mark and {layout.marks.ours:#010x} == 0 goto fresh",
+        f"{_says(layout, UNHEARD)} ct state established ct direction reply goto unheard",
         # Somebody else's rules put them on what a pod sent: it came in by an interface.
-        f"meta iif != 0 {_clear(layout)} goto fresh",
+        f"meta iif != 0 {clear(layout)} goto fresh",
         f'{_says(layout, Ask.PROBE)} oifname "lo" accept',
         f"{_says(layout, FROM_NODE)} goto leave",
-        _clear(layout),
+        clear(layout),
         "goto fresh",
+    ]
+
+
+def forward(layout: Layout) -> list[str]:
+    """An answer from where its sender is not: a pod that writes its resolver's address on it.
+
+    It is in the reply direction of what the pod asked, so conntrack takes it for an answer.
+    """
+    answer = "meta l4proto { tcp, udp } th sport 53"
+    forged = "fib saddr . iif oif 0 counter name forged"
+    return [
+        f"{answer} ct direction reply {forged} {_say(layout, UNHEARD)}",
+        # Nobody knows of these whether they answer anything, so they are not let through to ask.
+        f"{answer} ct state untracked {forged} drop",
     ]
 
 
@@ -78,7 +94,7 @@ def inpre(layout: Layout) -> list[str]:
     """The node is the destination: only what its pods send is judged, as their egress."""
     return [
         'iifname "lo" accept',
-        _clear(layout),
+        clear(layout),
         *untouched(),
         "jump senders",
     ]
@@ -98,7 +114,7 @@ def untouched() -> list[str]:
 
 def leave(layout: Layout) -> list[str]:
     """From the node itself: its resolver's answers to pods are still heard."""
-    return [_clear(layout), 'oifname "lo" accept', "goto pass"]
+    return [clear(layout), 'oifname "lo" accept', "goto pass"]
 
 
 def known(layout: Layout) -> list[str]:
@@ -184,7 +200,7 @@ def post(layout: Layout) -> list[str]:
     values = ", ".join(f"{marks.bits(ask):#010x}" for ask in _NEW)
     deed = "counter name bypassed" if layout.fail_open else "counter name unanswered drop"
     rules.append(f"meta mark and {marks.verdict:#010x} {{ {values} }} {deed}")
-    return [*rules, _clear(layout)]
+    return [*rules, clear(layout)]
 
 
 def deed(layout: Layout) -> list[str]:
@@ -192,7 +208,7 @@ def deed(layout: Layout) -> list[str]:
     rules = ["jump learn", f"{_says(layout, Deed.DENY)} goto denying"]
     if layout.remember:
         rules.append(f"{_says(layout, Deed.DENY_REMEMBER)} goto denying")
-    return [*rules, _clear(layout), "accept"]
+    return [*rules, clear(layout), "accept"]
 
 
 def generation_chains(layout: Layout, generation: int) -> list[tuple[str, list[str]]]:

@@ -32,6 +32,7 @@ class Layout(NamedTuple):
     strict: bool
     native: bool
     priority: int = -150  # iptables' mangle; ours lie ten before and ten after it
+    paths: bool = True  # nftables can ask for the way back to a sender
 
 
 class Members(NamedTuple):

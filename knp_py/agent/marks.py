@@ -38,6 +38,9 @@ class Deed(IntEnum):
     DENY_REMEMBER = 11
 
 
+UNHEARD = 14
+"""Set on a DNS answer that came in where its sender is not: it teaches nothing."""
+
 FROM_NODE = 15
 """Set on what the node itself sends, from the output hook to the postrouting hook."""
 

@@ -114,7 +114,9 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     for version in (4, 6):
         elements = _ranges(members.local, version)
         yield from _set(f"local{version}", version, elements, "flags interval; auto-merge;")
-    counters = ("judged", "bypassed", "unanswered", "denied", "stale", "remembered", "refused")
+    counters = ["judged", "bypassed", "unanswered", "denied", "stale", "forged"]
+    if layout.remember:
+        counters += ["remembered", "refused"]
     yield from (f"  counter {name} {{ }}" for name in counters)
     if layout.remember:
         for name, timeout in (("learned", REMEMBERED), ("denied", DENIED)):
@@ -138,6 +140,9 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     yield from _chain("senders", chains.senders())
     yield from _chain("denying", ["counter name denied drop"])
     yield from _chain("deed", chains.deed(layout))
+    yield from _chain("unheard", [chains.clear(layout), "accept"])
+    if layout.paths:
+        yield from _chain("forward", chains.forward(layout), "forward", layout.priority - 10)
     yield from _chain("pre", chains.pre(layout), "postrouting", layout.priority - 10)
     yield from _chain("inpre", chains.inpre(layout), "input", layout.priority - 10)
     if layout.native:

@@ -209,6 +209,7 @@ class NodeAgent:
             remember=mode.remember,
             strict=mode.strict,
             native=self._rules.native,
+            paths=self._rules.paths,
             priority=settings.priority,
         )
 

@@ -252,6 +252,23 @@ class NodeUnderTest:
             except OSError:
                 return None
 
+    def hardware(self, place: str, gateway: str) -> tuple[bytes, bytes]:
+        """A pod's own hardware address and its gateway's."""
+        self.ask(place, gateway, 9, b"who has it?", timeout=0.2)
+        there = self.run(place, "ip", "neigh", "show", gateway).stdout.split()
+        own = self.run(place, "ip", "-br", "link", "show", "eth0").stdout.split()
+        found = own[2], there[there.index("lladdr") + 1]
+        return bytes.fromhex(found[0].replace(":", "")), bytes.fromhex(found[1].replace(":", ""))
+
+    def send_raw(self, place: str, gateway: str, *packets: bytes) -> None:
+        """IP packets as they are, by a pod's interface to the node."""
+        own, there = self.hardware(place, gateway)
+        with self.topology.socket(place, socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind(("eth0", 0))
+            for data in packets:
+                kind = b"\x86\xdd" if data[0] >> 4 == 6 else b"\x08\x00"
+                sock.send(there + own + kind + data)
+
     def close(self) -> None:
         """End what was started here, remove the namespaces."""
         for agent in self.agents:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from dnslib import RR, A, DNSHeader, DNSQuestion, DNSRecord
 from helpers.nodes import NodeUnderTest, eventually, node_of, on_a_node
+from scapy.layers.inet import IP, UDP
 
 pytestmark = on_a_node
 
@@ -134,6 +135,31 @@ def test_forged_answers_teach_nothing(node: NodeUnderTest) -> None:
     assert not node.connects("x/other", EVIL, 443)
     assert agent.metric("knp_names") == 0
     assert agent.metric("knp_internal_errors_total") == 0
+
+
+@pytest.mark.parametrize("accomplice", ["x/agent", "x/other"])
+def test_an_answer_from_where_its_resolver_is_not_teaches_nothing(
+    node: NodeUnderTest, accomplice: str
+) -> None:
+    """The pod asks, and somebody who knows the question answers in the resolver's name.
+
+    With the right addresses, ports and id, so that conntrack takes it for the reply.
+    """
+    agent = node.agent("--fail-closed", "--log-verdicts", "none")
+    question = DNSQuestion("evil.example.com")
+    forged = DNSRecord(DNSHeader(id=9, qr=1, ra=1), q=question)
+    forged.add_answer(RR("evil.example.com", rdata=A(EVIL), ttl=300))
+    with node.topology.socket("x/agent", socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(5)
+        sock.bind((POD, 45555))
+        sock.sendto(DNSRecord(DNSHeader(id=9), q=question).pack(), (RESOLVER, 53))
+        data = bytes(IP(src=RESOLVER, dst=POD) / UDP(sport=53, dport=45555) / forged.pack())
+        node.send_raw(accomplice, "10.92.0.1", data)
+        assert sock.recv(4096) == forged.pack()  # delivered all the same
+    assert not node.connects("x/agent", EVIL, 443)
+    assert agent.metric("knp_names") == 0
+    listed = node.run("node", "nft", "list", "counter", "inet", "knp", "forged").stdout
+    assert "packets 1 " in listed
 
 
 def test_names_survive_the_agent(node: NodeUnderTest) -> None:

@@ -132,19 +132,10 @@ def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
         yield made
 
 
-def hardware(node: NodeUnderTest) -> tuple[bytes, bytes]:
-    """A pod's own hardware address and its gateway's."""
-    node.ask("x/a", "10.94.0.1", 9, b"who has it?", timeout=0.2)
-    there = node.run("x/a", "ip", "neigh", "show", "10.94.0.1").stdout.split()
-    own = node.run("x/a", "ip", "-br", "link", "show", "eth0").stdout.split()
-    found = own[2], there[there.index("lladdr") + 1]
-    return bytes.fromhex(found[0].replace(":", "")), bytes.fromhex(found[1].replace(":", ""))
-
-
 @pytest.mark.parametrize("options", [("--fail-closed",), ("--fail-open", "--strict-mode")])
 def test_every_packet_gets_one_verdict(node: NodeUnderTest, options: tuple[str, ...]) -> None:
     agent = node.agent(*options, "--remember", "off", "--log-verdicts", "all", "--log-limit", "0")
-    own, gateway = hardware(node)
+    own, gateway = node.hardware("x/a", "10.94.0.1")
     dice = random.Random(11)
     plain = [bytes(seed) for seed in seeds()]
 
