@@ -96,6 +96,8 @@ def inpre(layout: Layout) -> list[str]:
         'iifname "lo" accept',
         clear(layout),
         *untouched(),
+        # No policy knows a pod's link-local address, but the node answers to its own.
+        "ip6 saddr fe80::/10 iifname @links goto judge",
         "jump senders",
     ]
 

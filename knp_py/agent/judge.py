@@ -44,6 +44,17 @@ _NO_IDENTITY = Ruling(
 )
 
 
+_LINK_LOCAL = Ruling(
+    False,
+    Direction.EGRESS,
+    Tier.DEFAULT,
+    action="Deny",
+    reason="from a link-local address, which no policy knows, of a pod whose egress is isolated",
+)
+_FROM_LINK_LOCAL = Decision(_DENY, None, None, _LINK_LOCAL, _LINK_LOCAL.reason)
+_LINK_LOCAL_BITS = 0xFE80 >> 6  # fe80::/10
+
+
 class Mode(NamedTuple):
     """How the agent answers, besides what policy says."""
 
@@ -221,6 +232,9 @@ class Judge:
         self, packet: Packet, decision: Decision, *, remember: bool = True, again: bool = False
     ) -> int:
         """The deed for a decision; counts it, logs it."""
+        if packet.src >> 118 == _LINK_LOCAL_BITS:
+            # The rules ask about such an address only for pods that may not get out by it.
+            decision = _FROM_LINK_LOCAL
         known = self._answers.get(id(decision))
         if (
             known is None

@@ -40,8 +40,10 @@ class Members(NamedTuple):
 
     ``managed`` are this node's pods that some policy selects, ``open_`` its other pods,
     ``local`` its pod networks: an address in one of them that is no known pod's is judged.
+    ``links`` are the interfaces behind which pods are whose egress some policy isolates.
     """
 
     managed: frozenset[int] = frozenset()
     open_: frozenset[int] = frozenset()
     local: frozenset[Range] = frozenset()
+    links: frozenset[str] = frozenset()

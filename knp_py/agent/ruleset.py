@@ -50,6 +50,12 @@ def update(
     ):
         lines += _set_change(layout.table, name, "delete", old - new)
         lines += _set_change(layout.table, name, "add", new - old)
+    for verb, links in (
+        ("delete", before.links - after.links),
+        ("add", after.links - before.links),
+    ):
+        if links:
+            lines.append(f"{verb} element inet {layout.table} links {{ {_names(links)} }}")
     if before.local != after.local:
         lines += [f"flush set inet {layout.table} local{v}" for v in (4, 6)]
         for version in (4, 6):
@@ -111,6 +117,7 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     for name, addresses in (("managed", members.managed), ("open", members.open_)):
         for version in (4, 6):
             yield from _set(f"{name}{version}", version, _addresses(addresses, version))
+    yield from _name_set("links", members.links)
     for version in (4, 6):
         elements = _ranges(members.local, version)
         yield from _set(f"local{version}", version, elements, "flags interval; auto-merge;")
@@ -184,6 +191,15 @@ def _ranges(ranges: Iterable[Range], version: int) -> str:
         for first, last in sorted(ranges)
         if (first >= V4_BASE and is_v4(first)) is (version == 4)
     )
+
+
+def _name_set(name: str, links: frozenset[str]) -> Iterable[str]:
+    inside = f" elements = {{ {_names(links)} }};" if links else ""
+    yield f"  set {name} {{ type ifname;{inside} }}"
+
+
+def _names(links: frozenset[str]) -> str:
+    return ", ".join(f'"{link}"' for link in sorted(links))
 
 
 def _set_change(table: str, name: str, verb: str, addresses: frozenset[int]) -> list[str]:

@@ -26,7 +26,8 @@ class WorldKeeper:
     ``node`` is this node's name, None when every pod counts as being here. ``load`` is given
     each new world once the kernel is ready for it. ``sweep`` clears the generations of other
     times from the connections' marks. ``forget`` ends the connections of addresses whose pod is
-    gone: whoever has them next is another (semantics §1). ``behind`` says that the kernel does
+    gone: whoever has them next is another (semantics §1). ``links`` gives the interfaces behind
+    which addresses are. ``behind`` says that the kernel does
     not have what we have.
     """
 
@@ -39,6 +40,7 @@ class WorldKeeper:
         load: Callable[[World], object],
         sweep: Callable[[], object],
         forget: Callable[[frozenset[int]], object],
+        links: Callable[[Iterable[int]], frozenset[str]],
     ) -> None:
         self.snapshot: Snapshot = EMPTY
         self.members = Members()
@@ -49,6 +51,7 @@ class WorldKeeper:
         self._load = load
         self._sweep = sweep
         self._forget = forget
+        self._links = links
         self._gone: set[int] = set()  # addresses whose pods are gone, until that is in force
         self._state = ClusterState()
         self.behind = True
@@ -63,7 +66,7 @@ class WorldKeeper:
         """Take in what there is at first. Nothing is in force yet."""
         self._state.apply_all(changes)
         self.snapshot = self._state.snapshot()
-        self.members = members_of(self.snapshot, self._node)
+        self.members = self._members(self.snapshot)
         self.generation = 1
         return self._world()
 
@@ -71,7 +74,7 @@ class WorldKeeper:
         """The world after changes that another process has put in force in the kernel."""
         self._state.apply_all(changes)
         self.snapshot = self._state.snapshot()
-        self.members = members_of(self.snapshot, self._node)
+        self.members = self._members(self.snapshot)
         self.generation = generation
         return self._world()
 
@@ -81,16 +84,16 @@ class WorldKeeper:
         self.behind = False
 
     def change(self, changes: Iterable[Change]) -> bool:
-        """Put changes in force; whether anything is different now.
+        """Put changes in force; whether anything is different now, interfaces included.
 
         Raises ``NotPermittedError`` when the kernel refused: then the old world goes on, and the
         next call, or ``heal``, tries to put the whole table in force.
         """
         self._state.apply_all(changes)
         snapshot = self._state.snapshot()
-        if snapshot is self.snapshot and not self.behind:
+        members = self._members(snapshot)
+        if snapshot is self.snapshot and members == self.members and not self.behind:
             return False
-        members = members_of(snapshot, self._node)
         generation = self._next_generation()
         before = self.members
         for address in before.managed | before.open_:
@@ -115,12 +118,25 @@ class WorldKeeper:
             self._forget(gone)
         return True
 
+    def links_changed(self) -> bool:
+        """Whether pods are behind other interfaces than at the last change."""
+        return self._members(self.snapshot).links != self.members.links
+
     def heal(self) -> None:
         """The rules are not what they should be: put all of them in force again."""
         self.generation = self._next_generation()
         self.behind = True
         self.install()
         self._load(self._world())
+
+    def _members(self, snapshot: Snapshot) -> Members:
+        members = members_of(snapshot, self._node)
+        isolated = [
+            address
+            for address in members.managed
+            if (end := snapshot.endpoints.get(address)) and snapshot.profiles[end.identity].egress
+        ]
+        return members._replace(links=self._links(isolated))
 
     def _next_generation(self) -> int:
         """Its number, once no connection's mark has it any more from another round."""

@@ -20,6 +20,7 @@ from knp_py.adapters.conntrack import clear_marks, forget_connections
 from knp_py.adapters.http import HttpServer
 from knp_py.adapters.instance import InstanceLock
 from knp_py.adapters.kernelqueue import KernelQueue
+from knp_py.adapters.links import links_of
 from knp_py.adapters.namefile import NameFile, boot_id
 from knp_py.adapters.outlet import Outlet
 from knp_py.adapters.poller import Poller
@@ -141,6 +142,7 @@ class NodeAgent:
                 load=self._hand_over,
                 sweep=lambda: clear_marks(self._marks.connection),
                 forget=_forget,
+                links=links_of,
             )
             # The judge has its world before a queue is open: packets come at once.
             self._parts.judge.load(self._keeper.prepare(first.changes))
@@ -350,7 +352,7 @@ class NodeAgent:
 
     def _prove(self) -> None:
         """See to it that packets come by us; put the rules back when somebody removed them."""
-        if self._keeper.behind:
+        if self._keeper.behind or self._keeper.links_changed():
             self._take(self._overview.batch._replace(changes=[]))
         wrong = self._proof.check()
         if wrong is None:

@@ -207,6 +207,41 @@ def test_a_pod_that_comes_and_goes(node: NodeUnderTest) -> None:
     assert (last["verdict"], last["unidentified"]) == ("deny", [A])
 
 
+def test_no_way_out_by_a_link_local_address(node: NodeUnderTest) -> None:
+    """The node answers to its own, on every pod's link, whatever addresses pods have."""
+    six = "/proc/sys/net/ipv6/conf"
+    node.run(
+        "x/a", "sh", "-c", f"echo 0 > {six}/all/disable_ipv6; echo 0 > {six}/eth0/disable_ipv6"
+    )
+    node.run("x/a", "ip", "addr", "add", "fe80::a/64", "dev", "eth0", "nodad")
+    link = node.run("node", "ip", "-o", "route", "get", A).stdout.split("dev ")[1].split()[0]
+    node.run("node", "sh", "-c", f"echo 0 > {six}/{link}/disable_ipv6")
+    node.run("node", "ip", "addr", "add", "fe80::1/64", "dev", link, "nodad")
+    node.serve_tcp("node", 10250)
+
+    def reaches() -> bool:
+        def connect() -> bool:
+            with socket.socket(socket.AF_INET6) as sock:
+                sock.settimeout(0.7)
+                try:
+                    sock.connect(("fe80::1", 10250, 0, socket.if_nametoindex("eth0")))
+                except OSError:
+                    return False
+                return True
+
+        return node.topology.call("x/a", connect)
+
+    assert reaches()
+    node.write("policy.json", policy("Deny"))
+    agent = node.agent("--fail-closed", "--log-verdicts", "all")
+    assert not reaches()
+    eventually(lambda: bool(agent.records()), "the denial is written")
+    assert "link-local" in agent.records()[0]["reason"]
+    nobody = policy("Deny").replace('"app": "a"', '"app": "z"')
+    node.in_force(agent, node.write("policy.json", nobody))
+    assert reaches()  # nothing isolates it now
+
+
 def test_dry_run_drops_nothing_and_says_all(node: NodeUnderTest) -> None:
     node.write("policy.json", policy("Deny"))
     agent = node.agent("--fail-closed", "--dry-run", "--log-verdicts", "all")

@@ -406,7 +406,8 @@ def _ranges(draw: st.DrawFn) -> frozenset[tuple[int, int]]:
     return frozenset(found)
 
 
-_MEMBERS = st.builds(Members, _ADDRESSES, _ADDRESSES, _ranges())
+_LINKS = st.frozensets(st.from_regex(r"[A-Za-z0-9._@-]{1,15}", fullmatch=True), max_size=3)
+_MEMBERS = st.builds(Members, _ADDRESSES, _ADDRESSES, _ranges(), _LINKS)
 
 
 def named(text: str, verb: str, name: str) -> set[int]:

@@ -1,6 +1,6 @@
 """From changes to a world in force: the kernel first, then the judge, and what if it refuses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -46,6 +46,7 @@ class Node:
             "knp", marks, Queues((100, 100), 100, 101), False, True, strict, native=False
         )
         self.forgotten: list[frozenset[int]] = []
+        self.links: dict[int, str] = {}
         self.keeper = WorldKeeper(
             self.layout,
             self.kernel,
@@ -53,7 +54,11 @@ class Node:
             load=self._load,
             sweep=self._swept,
             forget=self.forgotten.append,
+            links=self._links_of,
         )
+
+    def _links_of(self, addresses: Iterable[int]) -> frozenset[str]:
+        return frozenset(self.links[each] for each in addresses if each in self.links)
 
     def _swept(self) -> None:
         self.sweep()
