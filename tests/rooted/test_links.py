@@ -18,11 +18,11 @@ def space() -> Iterator[str]:
 
 
 def test_only_what_is_directly_behind_an_interface_counts() -> None:
-    for name in ("pod1", "pod2", "up"):
+    for name in ("pod1", "pod2", "uplink"):
         run("ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}-far")
         run("ip", "link", "set", name, "up")
         run("ip", "link", "set", f"{name}-far", "up")
-    run("ip", "addr", "add", "192.0.2.1/24", "dev", "up")
+    run("ip", "addr", "add", "192.0.2.1/24", "dev", "uplink")
     run("ip", "route", "add", "default", "via", "192.0.2.254")
     run("ip", "route", "add", "10.0.0.1", "dev", "pod1")
     run("ip", "route", "add", "10.0.0.2", "dev", "pod2")
