@@ -7,6 +7,7 @@ others have there should be before us.
 
 import shutil
 import subprocess
+from contextlib import suppress
 
 from knp_py.errors import KernelError, NotPermittedError
 
@@ -32,12 +33,20 @@ class QueueRules:
             self._tools.append((tool, restore))
 
     def apply(self, rules: str) -> None:
-        """Put the chain in force; raises ``KernelError`` naming what the kernel lacks."""
-        for tool, restore in self._tools:
-            _run([restore, "--noflush"], rules)
-            for hook in HOOKS:
-                if not _succeeds([tool, "-t", "mangle", "-C", hook, *self._jump]):
-                    _run([tool, "-t", "mangle", "-A", hook, *self._jump])
+        """Put the chain in force; raises ``KernelError`` naming what the kernel lacks.
+
+        Then nothing of it is left.
+        """
+        try:
+            for tool, restore in self._tools:
+                _run([restore, "--noflush"], rules)
+                for hook in HOOKS:
+                    if not _succeeds([tool, "-t", "mangle", "-C", hook, *self._jump]):
+                        _run([tool, "-t", "mangle", "-A", hook, *self._jump])
+        except KernelError:
+            with suppress(KernelError):
+                self.remove()
+            raise
 
     def complete(self) -> bool:
         """Whether both jumps are still there, in both families."""
@@ -46,6 +55,14 @@ class QueueRules:
             for tool, _ in self._tools
             for hook in HOOKS
         )
+
+    def text(self) -> str:
+        """Our chain and the jumps to it, in both families. Raises ``KernelError``."""
+        lines = []
+        for tool, _ in self._tools:
+            listed = _run([tool, "-t", "mangle", "-S"]).splitlines()
+            lines += [line for line in listed if self._name in line.split()]
+        return "\n".join(lines)
 
     def remove(self) -> None:
         """Take jumps and chain away, there or not, whatever mask they were made with."""

@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from knp_py.errors import KernelError, NotPermittedError
@@ -59,6 +59,15 @@ class Nft:
             return self._run(["list", "set", "inet", table, name], "").count(" expires ")
         except KernelError:
             return 0
+
+    def text(self, table: str, sets: Iterable[str]) -> str:
+        """The rules of a table and the elements of these sets, without what only counts.
+
+        Equal texts, equal rules. Raises ``KernelError`` when the table is not there.
+        """
+        texts = [self._run(["-s", "-t", "list", "table", "inet", table], "")]
+        texts += [self._run(["-s", "list", "set", "inet", table, name], "") for name in sets]
+        return "".join(texts)
 
     def listing(self, table: str) -> list[Any]:
         """The whole table as nft's JSON has it; raises ``KernelError`` when it is not there."""

@@ -5,7 +5,10 @@ from typing import Any
 
 from knp_py.adapters.iptables import QueueRules
 from knp_py.adapters.nft import Nft
-from knp_py.errors import NotPermittedError
+from knp_py.errors import KernelError, NotPermittedError
+
+SETS = ("managed4", "managed6", "open4", "open6", "local4", "local6", "links")
+"""Those that hold what the agent put there."""
 
 _SCRATCH = "knp_scratch"
 _NATIVE = f"table inet {_SCRATCH} {{ chain c {{ queue num 1\n}}\n}}\n"
@@ -65,6 +68,17 @@ class Rules:
             return False
         return self._queue_rules is None or self._queue_rules.complete()
 
+    def text(self) -> str:
+        """All of it as the kernel has it, but for what changes by itself.
+
+        Equal texts, equal rules; empty when some of it is not there.
+        """
+        try:
+            text = self._nft.text(self._table, SETS)
+            return text if self._queue_rules is None else text + self._queue_rules.text()
+        except KernelError:
+            return ""
+
     def remove(self, ruleset: str) -> None:
         """The table by one transaction, then the queue step."""
         self._nft.apply(ruleset)
@@ -79,14 +93,24 @@ class Rules:
         """How many elements a set holds."""
         return self._nft.set_size(self._table, name)
 
-    def refuse_overlap(self, packet: int, connection: int) -> None:
-        """Raise ``NotPermittedError`` if another agent's table uses some of these mark bits."""
+    def refuse_neighbours(self, packet: int, connection: int) -> None:
+        """Raise ``NotPermittedError`` if another agent's rules are here that ours would disturb.
+
+        They do when they use some of these mark bits; and always where packets are queued by
+        iptables, because what one agent has queued comes back behind the other's step.
+        """
         for name in self._nft.tables():
             if name == self._table or not name.startswith("knp"):
                 continue
             found = _COMMENT.search(_comment(self._nft.listing(name)))
             if found is None:
                 continue
+            if self._queue_rules is not None:
+                raise NotPermittedError(
+                    f"the table {name} of another agent is here, and this kernel has no nftables"
+                    " queue statement: only one agent can queue packets (knp agent cleanup"
+                    f" --instance {name.removeprefix('knp_')} removes the other's rules)"
+                )
             theirs = int(found[1], 16), int(found[2], 16)
             if theirs[0] & packet or theirs[1] & connection:
                 raise NotPermittedError(

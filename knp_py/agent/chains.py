@@ -104,14 +104,27 @@ def inpre(layout: Layout) -> list[str]:
 
 def untouched() -> list[str]:
     """What passes because of what was judged before, or because IPv6 needs it (semantics §5)."""
-    must_pass = ", ".join(map(str, sorted(IPV6_MUST_PASS)))
     return [
         "ct state established goto known",
         "ct state related meta l4proto { icmp, icmpv6 } accept",
         # Accepted, but not answered yet: a UDP stream one way, a SYN sent again.
         "ct state new jump judged",
-        f"icmpv6 type {{ {must_pass} }} accept",
+        *_discovery(),
     ]
+
+
+def _discovery() -> list[str]:
+    """Neighbour, router and listener discovery as it is on a link, and nowhere else.
+
+    A router that forwards lowers the hop limit, so what comes from another link is no discovery
+    (RFC 4861 §6.1, §7.1; RFC 2710 §3; RFC 3810 §5) but something that wears its type.
+    """
+    listeners = {130, 131, 132, 143}
+    rules = []
+    for types, limit in ((IPV6_MUST_PASS - listeners, 255), (listeners, 1)):
+        listed = ", ".join(map(str, sorted(types)))
+        rules.append(f"icmpv6 type {{ {listed} }} ip6 hoplimit {limit} accept")
+    return rules
 
 
 def leave(layout: Layout) -> list[str]:

@@ -62,6 +62,11 @@ class WorldKeeper:
         at = self.snapshot.pod_at
         return len({pod.uid for address in self.members.managed if (pod := at(address))})
 
+    def knows_node(self) -> bool:
+        """Whether any object says that this node is there."""
+        pods = self.snapshot.pods.values()
+        return self._node in self.snapshot.nodes or any(p.node == self._node for p in pods)
+
     def prepare(self, changes: Iterable[Change]) -> World:
         """Take in what there is at first. Nothing is in force yet."""
         self._state.apply_all(changes)
@@ -96,10 +101,11 @@ class WorldKeeper:
             return False
         generation = self._next_generation()
         before = self.members
-        for address in before.managed | before.open_:
-            old, new = self.snapshot.pod_at(address), snapshot.pod_at(address)
-            if old is not None and (new is None or new.uid != old.uid):
-                self._gone.add(address)
+        if snapshot.endpoints is not self.snapshot.endpoints:
+            for address, end in self.snapshot.endpoints.items():
+                new = snapshot.endpoints.get(address)
+                if new is None or new.pod.uid != end.pod.uid:
+                    self._gone.add(address)
         self.snapshot, self.members, self.generation = snapshot, members, generation
         if self.behind:
             self.install()

@@ -49,6 +49,7 @@ _INSTANCE = re.compile(r"[a-z0-9]{1,16}")
 _PROOF_EVERY = 5.0  # seconds between two proofs that the rules are what they should be
 _SCAN_EVERY = 30.0  # seconds without an event after which the manifests are looked at anyway
 _SWITCH = 0.0005  # seconds that the packet thread waits for another at most
+_SETTLE = 1.0  # seconds without a change after which the rules are noted as ours
 _STUCK = 10.0  # seconds without a turn after which the agent counts as dead
 _DNS_COPY = 65_535  # bytes of a packet: an answer may be as long
 
@@ -96,6 +97,8 @@ class NodeAgent:
         self._failure = ""
         self._kept: NameFile | None = None
         self._proof_due = self._scan_due = 0.0
+        self._as_ours = ""  # the rules' text as we made them, when it is known
+        self._settled = 0.0
         self._pending: list[Change] = []  # what workers do not have yet
         first = settings.nfqueue_id + 1
         self._crew = Crew(range(first, first + settings.queues) if settings.queues > 1 else ())
@@ -106,7 +109,7 @@ class NodeAgent:
         Nothing is changed before all that can be wrong has been looked at.
         """
         settings = self._settings
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)  # also in the middle of starting
         with ExitStack() as stack:
             stack.callback(self._wake.close)
@@ -119,10 +122,9 @@ class NodeAgent:
             sys.setswitchinterval(_SWITCH)
             stack.callback(InstanceLock(settings.instance).close)
             self._rules = Rules(self._table, self._table.upper(), self._marks.verdict)
-            self._rules.refuse_overlap(self._marks.ours, self._marks.connection)
+            self._rules.refuse_neighbours(self._marks.ours, self._marks.connection)
             self._layout = self._lay_out()
-            if settings.state_dir:
-                self._kept = NameFile(settings.state_dir, f"{self._table}.names", boot=boot_id())
+            self._kept = self._open_names()
             outlet = Outlet(sys.stdout.fileno())
             stack.callback(outlet.close)
             self._parts = build(
@@ -182,8 +184,9 @@ class NodeAgent:
             )
             self._overview.watch(queues, self._layout.queues.numbers, self._kept)
             self._serve(stack)
-            self._keeper.install()
+            # First what may be missing. Without a table nothing comes to it.
             self._rules.apply_queue(iptables(self._layout, self._table.upper()))
+            self._keeper.install()
             if settings.strict:
                 # Generations begin anew. Not before: the rules that were there stamp until now.
                 clear_marks(self._marks.connection)
@@ -215,6 +218,16 @@ class NodeAgent:
             priority=settings.priority,
         )
 
+    def _open_names(self) -> NameFile | None:
+        """Where names survive; that they cannot is no reason not to enforce."""
+        if not self._settings.state_dir:
+            return None
+        try:
+            return NameFile(self._settings.state_dir, f"{self._table}.names", boot=boot_id())
+        except NotPermittedError as error:
+            say(f"warning: learned names will not survive a restart: {error}")
+            return None
+
     def _remember_names(self) -> None:
         """What pods had learned before the agent went away."""
         kept, parts = self._kept, self._parts
@@ -228,9 +241,13 @@ class NodeAgent:
         opened = parts.connections
         if opened is not None:
             opened.restore(found.connections)
-        kept.begin(
-            lambda at: chain(parts.names.saved(at), () if opened is None else opened.dump()), now
-        )
+        try:
+            kept.begin(
+                lambda at: chain(parts.names.saved(at), () if opened is None else opened.dump()),
+                now,
+            )
+        except NotPermittedError as error:
+            say(f"warning: learned names will not survive a restart: {error}")
 
     def _open_queues(self, stack: ExitStack) -> list[KernelQueue]:
         settings, answer = self._settings, self._parts.judge.answer
@@ -283,6 +300,11 @@ class NodeAgent:
         if wrong is not None:
             say(f"not ready: {wrong}")
         say(greeting(self._settings, self._keeper.managed_pods, self._rules.how))
+        node = self._settings.node
+        if node is not None and not self._keeper.knows_node():
+            say(
+                f"warning: no Node and no Pod in the manifests is called {node}: nothing is judged"
+            )
         self._wake.add(self._manifests.fileno())
         if self._candidates is not None:
             self._wake.add(self._candidates.fileno())
@@ -307,9 +329,13 @@ class NodeAgent:
 
     def _turn(self) -> None:
         """What the main thread has to do next: a change of manifests, a proof that is due."""
-        self._wake.wait(max(0.0, self._proof_due - time.monotonic()))
+        due = self._proof_due if self._as_ours else min(self._proof_due, self._settled)
+        self._wake.wait(max(0.0, due - time.monotonic()))
         if self._stopping:
             return
+        if not self._as_ours and time.monotonic() >= self._settled:
+            self._as_ours = self._rules.text()
+            self._settled = time.monotonic() + _PROOF_EVERY
         batch = self._manifests.look()
         if batch is None and time.monotonic() >= self._scan_due:
             batch = self._manifests.scan()  # not every file system tells of changes
@@ -335,6 +361,7 @@ class NodeAgent:
         self._crew.change(self._keeper.generation, self._pending)
         self._pending = []
         self._overview.batch = batch
+        self._settle()
         if changed:
             say(f"generation {self._keeper.generation} in force: {summary(batch)}")
 
@@ -355,19 +382,26 @@ class NodeAgent:
         if self._keeper.behind or self._keeper.links_changed():
             self._take(self._overview.batch._replace(changes=[]))
         wrong = self._proof.check()
-        if wrong is None:
+        changed = bool(self._as_ours) and self._rules.text() != self._as_ours
+        if wrong is None and not changed:
             return
-        if self._rules.complete():
+        if not changed and self._rules.complete():
             say(f"not ready: {wrong}")
             return
-        say("the rules are gone, or some of them: putting them back")
+        say("somebody has changed the rules: putting them back")
         try:
             self._keeper.heal()
             self._crew.change(self._keeper.generation, self._pending)
             self._pending = []
             self._rules.restore_queue()
+            self._settle()
         except NotPermittedError as error:
             say(f"the rules could not be put back: {error}")
+
+    def _settle(self) -> None:
+        """Rules of ours have changed: how they look is noted once they stay like that."""
+        self._as_ours = ""
+        self._settled = time.monotonic() + _SETTLE
 
     def _hand_over(self, world: World) -> None:
         judge = self._parts.judge
@@ -400,8 +434,12 @@ class NodeAgent:
 
 
 def _forget(addresses: frozenset[int]) -> None:
-    """End the connections of pods that are gone; the change is in force in any case."""
-    try:
-        forget_connections(addresses)
-    except KernelError as error:
-        say(f"connections of pods that are gone may go on: {error}")
+    """End the connections of pods that are gone; nobody waits for a large table to be read."""
+
+    def forget() -> None:
+        try:
+            forget_connections(addresses)
+        except KernelError as error:
+            say(f"connections of pods that are gone may go on: {error}")
+
+    threading.Thread(target=forget, name="forget", daemon=True).start()

@@ -91,6 +91,10 @@ class LiveDatapath(Datapath):
         self.flows.ended.clear()  # the kernel counts packets; nobody reports flows here
         return side.flow
 
+    def _decide(self, packet: Packet) -> Decision:
+        """Discovery comes here only when it is none: the rules let pass what is."""
+        return self.engine.evaluate(packet, now=self._clock)
+
     def _bound(self, flow: Flow) -> None:
         """Note a flow as its pod's, and end that pod's oldest if it has too many."""
         own = self._of_pod[_owner(flow)]

@@ -102,9 +102,9 @@ def test_an_agent_with_the_same_bits_is_not_joined(
     rules = Rules("knp", "KNP", 0x78)
     if refused:
         with pytest.raises(NotPermittedError, match="knp_b of another agent"):
-            rules.refuse_overlap(0x1F78, 0x00FF_FF00)
+            rules.refuse_neighbours(0x1F78, 0x00FF_FF00)
     else:
-        rules.refuse_overlap(0x1F78, 0x00FF_FF00)
+        rules.refuse_neighbours(0x1F78, 0x00FF_FF00)
 
 
 def test_complete_is_the_table_and_the_way_to_the_queue(tools: Tools) -> None:
