@@ -17,9 +17,10 @@ class Trust(msgspec.Struct, frozen=True):
     """Which servers teach.
 
     ``mode`` "auto": what the pod's own spec names, which the code inside it cannot change:
-    ``dnsConfig.nameservers``; for ClusterFirst the cluster's resolvers; for Default the
-    ``node_resolvers``, which no manifest states. "any": every server that policy lets the
-    pod query. "listed": those in ``cidrs``, so none when that is empty.
+    ``dnsConfig.nameservers``, and where one is the cluster IP of a Service the pods behind
+    it; for ClusterFirst the cluster's resolvers; for Default the ``node_resolvers``, which no
+    manifest states. "any": every server that policy lets the pod query. "listed": those in
+    ``cidrs``, so none when that is empty.
 
     A pod's own address never teaches that pod, whatever the mode: it would be asking itself.
     """
@@ -29,7 +30,10 @@ class Trust(msgspec.Struct, frozen=True):
     node_resolvers: frozenset[int] = frozenset()
 
     def trusted(self, pod: Pod, server: int, snapshot: Snapshot | None) -> bool:
-        """Whether an answer of ``server`` to ``pod`` counts; no snapshot, no cluster resolvers."""
+        """Whether an answer of ``server`` to ``pod`` counts.
+
+        Without a snapshot nobody knows the cluster's resolvers, or who is behind a Service.
+        """
         if server in pod.ips:
             return False
         if self.mode == "any":
@@ -40,9 +44,31 @@ class Trust(msgspec.Struct, frozen=True):
             )
         if server in pod.nameservers:
             return True
+        if snapshot is not None and _is_behind(server, pod.nameservers, snapshot):
+            return True
         if pod.dns_policy in _CLUSTER_FIRST:
             return snapshot is not None and server in snapshot.cluster_resolvers
         return pod.dns_policy == "Default" and server in self.node_resolvers
+
+
+def _is_behind(server: int, nameservers: Iterable[int], snapshot: Snapshot) -> bool:
+    """Whether ``server`` is a pod behind a Service that has one of these as its cluster IP.
+
+    On a node the server is that pod: the address that was asked is translated before anybody
+    sees the packet. The API server hands cluster IPs out; external ones anybody may claim.
+    """
+    for address in nameservers:
+        service = snapshot.service_at(address)
+        if service is None or address not in service.cluster_ips or not service.selector:
+            continue
+        behind = snapshot.pod_at(server)
+        if (
+            behind is not None
+            and behind.namespace == service.namespace
+            and service.selector.items() <= behind.labels.items()
+        ):
+            return True
+    return False
 
 
 def parse_trust(text: str, *, node_resolvers: Iterable[int] = ()) -> Trust:

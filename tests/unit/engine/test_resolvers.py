@@ -1,13 +1,14 @@
 """Whose answers count."""
 
 import pytest
-from helpers.builders import pod
+from helpers.builders import pod, service
 from helpers.dns import KUBE_DNS, NODE_LOCAL, P, Q, R, cluster_dns
-from helpers.judging import snapshot_of
+from helpers.judging import snapshot_of, state_of
 
 from knp_py.engine.resolvers import Trust, parse_networks, parse_trust, single
 from knp_py.engine.snapshot import Snapshot
 from knp_py.errors import InputError
+from knp_py.model.changes import Change, Verb
 from knp_py.model.net import parse_address
 from knp_py.model.objects import Pod
 
@@ -42,6 +43,63 @@ def spec(policy: str, *nameservers: str) -> Pod:
 def test_auto(client: Pod, yes: list[str], no: list[str], snapshot: Snapshot) -> None:
     trust = Trust(node_resolvers=frozenset({parse_address("192.168.0.53")}))
     assert [server for server in yes + no if trusted(trust, client, server, snapshot)] == yes
+
+
+BEHIND = {"app": "dns"}
+OTHERS, CLAIMED, MANUAL = "10.96.0.77", "203.0.113.53", "10.96.0.78"
+DNS_SERVICES = [
+    service("dns/named", OTHERS, "fd96::77", selector=BEHIND, external_ips=[CLAIMED, MANUAL]),
+    service("dns/manual", MANUAL),  # whose endpoints somebody writes by hand
+    pod("dns/one", "10.1.3.1", "fd01::31", labels={"app": "dns", "more": "x"}),
+    pod("dns/two", "10.1.3.2", labels=BEHIND),
+    pod("dns/ended", "10.1.3.3", labels=BEHIND, phase="Succeeded"),
+    pod("dns/another", "10.1.3.4", labels={"app": "web"}),
+    pod("x/lookalike", "10.1.3.5", labels=BEHIND),
+    pod("dns/on-its-node", "172.18.0.5", labels=BEHIND, host_network=True),
+]
+ONE, TWO = "10.1.3.1", "10.1.3.2"
+NOT_BEHIND = ["10.1.3.3", "10.1.3.4", "10.1.3.5", "172.18.0.5", EIGHTS]
+
+
+@pytest.mark.parametrize(
+    ("nameservers", "yes", "no"),
+    [
+        ([OTHERS], [OTHERS, ONE, "fd01::31", TWO], [*NOT_BEHIND, "fd96::77", CLAIMED]),
+        (["fd96::77"], ["fd96::77", ONE, TWO], [*NOT_BEHIND, OTHERS]),
+        ([EIGHTS, OTHERS], [EIGHTS, OTHERS, ONE], NOT_BEHIND[:-1]),
+        ([CLAIMED], [CLAIMED], [ONE, TWO, OTHERS, *NOT_BEHIND]),
+        ([MANUAL], [MANUAL], [ONE, TWO, OTHERS, *NOT_BEHIND]),
+        ([ONE], [ONE], [TWO, OTHERS]),
+        ([], [], [ONE, TWO, OTHERS]),
+    ],
+)
+@pytest.mark.parametrize("policy", ["None", "Default", "ClusterFirst"])
+def test_a_nameserver_that_is_a_cluster_ip_is_the_pods_behind_it(
+    policy: str, nameservers: list[str], yes: list[str], no: list[str]
+) -> None:
+    client, snapshot = spec(policy, *nameservers), snapshot_of(DNS_SERVICES)
+    assert [server for server in yes + no if trusted(Trust(), client, server, snapshot)] == yes
+
+
+def test_the_pods_behind_are_those_there_are_now() -> None:
+    client = spec("None", OTHERS)
+    state = state_of(DNS_SERVICES)
+    assert trusted(Trust(), client, ONE, state.snapshot())
+    one = DNS_SERVICES[2]
+    state.apply(Change(Verb.DELETED, one))
+    state.apply(Change(Verb.APPLIED, pod("x/later", ONE)))
+    assert not trusted(Trust(), client, ONE, state.snapshot())
+    assert trusted(Trust(), client, TWO, state.snapshot())
+    state.apply(Change(Verb.DELETED, DNS_SERVICES[0]))
+    assert not trusted(Trust(), client, TWO, state.snapshot())
+    assert not trusted(Trust(), client, TWO, None)
+
+
+def test_who_is_behind_its_own_nameserver_does_not_teach_itself() -> None:
+    own = pod("dns/one", ONE, labels=BEHIND, nameservers=[OTHERS], dns_policy="None")
+    snapshot = snapshot_of([*DNS_SERVICES[:2], own, DNS_SERVICES[3]])
+    assert not trusted(Trust(), own, ONE, snapshot)
+    assert trusted(Trust(), own, TWO, snapshot)
 
 
 def test_auto_without_a_snapshot() -> None:
