@@ -5,6 +5,9 @@ Only what changed is read again, and nothing is taken half-done:
 - A file that cannot be read or understood any more keeps its last good version, loudly, and so
   does everything below a path that cannot be looked at. So does a file that was cut down to
   nothing: whoever means that deletes it. A file that is deleted takes its objects along.
+- A given directory in which no manifest is left at all keeps its last good objects, loudly: a
+  volume that fell off and a checkout that is being made anew look like that, and an agent that
+  believed them would open everything. Whoever means it leaves a file there with a comment.
 - A file that somebody is writing is left for later, as far as the reader can tell. It cannot
   always: the beginning of a list in YAML is a shorter list in YAML. Who writes files for us
   should write another name and rename it.
@@ -29,6 +32,10 @@ from knp_py.model.changes import Change, ClusterObject, Key, changes_between
 # A file can change twice within one tick of the clock that stamps it, unseen. A stamp younger
 # than this is not trusted; ticks are 1 to 10 ms.
 _YOUNG_NS = 50_000_000
+_EMPTIED = (
+    "no manifest is left in it; to take its objects out of force delete them while a file stays"
+    " there, if only one with a comment in it, or stop the agent and run knp agent cleanup"
+)
 
 
 class Reader(Protocol):
@@ -104,10 +111,10 @@ class ManifestSource:
         """
         started = self._clock()
         listing = self._reader.look()
-        files = self._files_of(listing)
+        files, emptied = self._files_of(listing)
         self._read_changed(files, listing, started)
         result, clashes = self._choose(files)
-        problems = [*listing.unseen.values()]
+        problems = [*listing.unseen.values(), *emptied.values()]
         for file in files.values():
             problems += file.problems
         problems += clashes
@@ -118,25 +125,36 @@ class ManifestSource:
                 raise ManifestError(problems)
             self._begun = True
         else:
-            warnings += listing.barren
+            warnings += (line for line in listing.barren if line not in emptied)
         self._files = files
         changes = changes_between(self._objects, result.by_key)
         self._objects = result.by_key
         objects = Counter(kind for kind, _, _ in result.by_key)
         return Batch(changes, tuple(problems), tuple(warnings), started, objects)
 
-    def _files_of(self, listing: Listing) -> dict[str, _File]:
-        """The files to go on with: those there are, and those that may still be there."""
+    def _files_of(self, listing: Listing) -> tuple[dict[str, _File], dict[str, str]]:
+        """The files to go on with, and what there is to say of directories that were emptied.
+
+        That is the files there are, those that may still be there, and those of an emptied
+        directory; what the listing says of it leads to what is said instead.
+        """
         known = self._files
+        emptied: dict[str, str] = {}
         if listing.files.keys() == known.keys():
-            return known
+            return known, emptied
         files = {path: known.get(path) or _File() for path in listing.files}
-        if listing.unseen and known:
-            hidden = tuple(f"{path.rstrip('/')}/" for path in listing.unseen)
-            for path, file in known.items():
-                if path in listing.unseen or path.startswith(hidden):
-                    files.setdefault(path, file)
-        return files
+        hidden = tuple(f"{path.rstrip('/')}/" for path in listing.unseen)
+        for path, file in known.items():
+            if path in listing.unseen or path.startswith(hidden):
+                files.setdefault(path, file)
+            if path in files or file.good is None or not file.good.things:
+                continue
+            for line in listing.barren:
+                directory = _directory_of(path, line)
+                if directory is not None:
+                    files[path] = file
+                    emptied[line] = f"{printable(directory)}: {_EMPTIED}"
+        return files, emptied
 
     def _read_changed(self, files: dict[str, _File], listing: Listing, started: int) -> None:
         parts = PartReader()  # a new one each time: it would keep what nobody has any more
@@ -222,6 +240,16 @@ class ManifestSource:
             else:
                 parts[path] = good
         return lines
+
+
+def _directory_of(path: str, line: str) -> str | None:
+    """The directory that ``line``, one of ``Listing.barren``, is about; None if not above."""
+    for at, letter in enumerate(path):
+        if letter == "/":
+            for above in (path[:at], path[: at + 1]):  # as it was given
+                if above and line.startswith(f"{printable(above)}: "):
+                    return above
+    return None
 
 
 def _brings(file: _File, part: Part, key: Key) -> int:

@@ -227,7 +227,13 @@ class World:
                 files.later()
         files.now += 1_000_000
 
+    @property
+    def emptied(self) -> bool:
+        """Whether there is nothing below one of the paths that were given."""
+        return not self.files.unseen and not any(p.startswith("dir/") for p in self.files.contents)
+
     def scan(self) -> Batch:
+        self.files.barren = ("dir: no manifests in it",) if self.emptied else ()
         batch = self.source.scan()
         self.state.apply_all(batch.changes)
         return batch
@@ -236,8 +242,8 @@ class World:
         """The good version of each file, by the rules, where no object stands in two."""
         files = self.files
         for path in list(self.good):
-            hidden = path.startswith("dir/") and files.unseen
-            if path not in files.contents and not hidden:
+            kept = path.startswith("dir/") and (files.unseen or self.emptied)
+            if path not in files.contents and not kept:
                 del self.good[path]
         for path, data in files.contents.items():
             if path in files.unreadable or (path.startswith("dir/") and files.unseen):
@@ -353,7 +359,7 @@ def test_where_objects_stand_in_two_files(rounds: list[list[Edit]]) -> None:
         elif None not in now.values():
             everything = [d for path in sorted(now) for d in now[path] or ()]
             emptied = any("is empty" in problem for problem in batch.problems)
-            assert load(everything).problems or emptied
+            assert load(everything).problems or emptied or world.emptied
 
 
 def version_in_force(

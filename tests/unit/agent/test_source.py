@@ -5,6 +5,7 @@ from helpers.followed import MemoryFiles
 
 from knp_py.agent.source import Batch, ManifestSource
 from knp_py.errors import ManifestError
+from knp_py.manifests.listing import printable
 from knp_py.model.changes import Change, Verb
 from knp_py.model.objects import Pod
 
@@ -190,7 +191,7 @@ def test_what_cannot_be_looked_at_stays_as_it_was() -> None:
     assert quiet(source.scan()) == ["-Namespace a"]
 
 
-def test_a_directory_that_has_no_manifests_any_more_is_said() -> None:
+def test_a_directory_without_manifests_is_said() -> None:
     files = MemoryFiles(a=namespace("a"))
     source = begun(files)
     files.delete("a.yaml")
@@ -199,6 +200,68 @@ def test_a_directory_that_has_no_manifests_any_more_is_said() -> None:
     batch = source.scan()
     assert quiet(batch) == ["-Namespace a"]
     assert batch.warnings == ("x: is no regular file", "dir: no manifests in it")
+
+
+def test_a_directory_that_was_emptied_keeps_its_last_good_objects() -> None:
+    """A volume that fell off looks like that, and ``rm -r *``."""
+    files = MemoryFiles(z=namespace("z"))
+    files.write("dir/a.yaml", namespace("a"))
+    files.write("dir/sub/b.yaml", namespace("b", "c"))
+    files.write("dir/good.yaml", namespace("d"))
+    source = begun(files)
+    files.write("dir/good.yaml", "a: [")
+    files.delete("dir/a.yaml")
+    assert told(source.scan().changes) == ["-Namespace a"]  # others are left
+    files.delete("dir/sub/b.yaml")
+    files.delete("dir/good.yaml")
+    files.delete("z.yaml")  # not in it
+    files.barren = ("dir: no manifests in it", "other: no manifests in it")
+    for expected in (["-Namespace z"], [], []):
+        batch = source.scan()
+        assert told(batch.changes) == expected
+        assert batch.objects == {"Namespace": 3}
+        (line,) = (problem for problem in batch.problems if problem.startswith("dir: "))
+        assert line.startswith("dir: no manifest is left in it; to take its objects out of force")
+        assert "knp agent cleanup" in line
+        assert batch.warnings == ("other: no manifests in it",)
+    files.write("dir/sub/b.yaml", namespace("b"))
+    files.barren = ()
+    assert quiet(source.scan()) == ["-Namespace c", "-Namespace d"]
+
+
+@pytest.mark.parametrize("given", ["dir", "dir/", ".", "./", "/", "/dir", "odd\n", "a: b"])
+def test_an_emptied_directory_however_it_was_given(given: str) -> None:
+    files = MemoryFiles()
+    path = f"{given.rstrip('/')}/a.yaml"
+    files.write(path, namespace("a"))
+    source = begun(files)
+    files.delete(path)
+    line = f"{printable(given)}: no *.yaml file in it"
+    files.barren = (line,)
+    batch = source.scan()
+    assert batch.changes == []
+    assert [p.split(": no")[0] for p in batch.problems] == [printable(given)]
+    assert batch.warnings == ()
+    files.write(path, "# nothing on purpose\n")
+    files.barren = ()
+    assert quiet(source.scan()) == ["-Namespace a"]
+    files.delete(path)
+    files.barren = (line,)
+    batch = source.scan()  # nothing was in force of it
+    assert quiet(batch) == []
+    assert batch.warnings == (line,)
+
+
+def test_files_that_come_back_after_their_directory_was_emptied() -> None:
+    files = MemoryFiles()
+    files.write("dir/a.yaml", pod())
+    source = begun(files)
+    files.delete("dir/a.yaml")
+    files.barren = ("dir: no manifests in it",)
+    assert source.scan().changes == []
+    files.barren = ()
+    files.write("dir/a.yaml", pod(app="w"))
+    assert quiet(source.scan()) == ["+Pod a/p"]
 
 
 def test_a_file_that_was_cut_down_to_nothing_keeps_its_last_good_version() -> None:
