@@ -8,7 +8,7 @@ from helpers.judging import snapshot_of, state_of
 from knp_py.engine.resolvers import Trust, parse_networks, parse_trust, single
 from knp_py.engine.snapshot import Snapshot
 from knp_py.errors import InputError
-from knp_py.model.changes import Change, Verb
+from knp_py.model.changes import Change, ClusterObject, Verb
 from knp_py.model.net import parse_address
 from knp_py.model.objects import Pod
 
@@ -47,7 +47,7 @@ def test_auto(client: Pod, yes: list[str], no: list[str], snapshot: Snapshot) ->
 
 BEHIND = {"app": "dns"}
 OTHERS, CLAIMED, MANUAL = "10.96.0.77", "203.0.113.53", "10.96.0.78"
-DNS_SERVICES = [
+DNS_SERVICES: list[ClusterObject] = [
     service("dns/named", OTHERS, "fd96::77", selector=BEHIND, external_ips=[CLAIMED, MANUAL]),
     service("dns/manual", MANUAL),  # whose endpoints somebody writes by hand
     pod("dns/one", "10.1.3.1", "fd01::31", labels={"app": "dns", "more": "x"}),
