@@ -30,6 +30,15 @@ def about(layout: Layout) -> str:
     return f'accept comment "knp packet {marks.ours:#x} connection {marks.connection:#x}"'
 
 
+TURNS = ("a", "b")
+"""Sets of what is remembered come in pairs, used in turn: one for every second generation."""
+
+
+def turn(generation: int) -> str:
+    """Whose turn it is."""
+    return TURNS[generation % 2]
+
+
 def key(version: int) -> str:
     """What a remembered connection is found by."""
     ip = "ip" if version == 4 else "ip6"
@@ -160,14 +169,7 @@ def senders() -> list[str]:
 
 def judge(layout: Layout) -> list[str]:
     """Remembered, or which question it is that the daemon gets."""
-    rules: list[str] = []
-    if layout.remember:
-        for version, family in ((4, "ipv4"), (6, "ipv6")):
-            match = f"meta nfproto {family} {_PORTS} {key(version)}"
-            rules += [
-                f"{match} @learned{version} goto remembered",
-                f"{match} @denied{version} counter name refused drop",
-            ]
+    rules = ["jump memory"] if layout.remember else []
     return [
         *rules,
         "counter name judged",
@@ -239,7 +241,7 @@ def generation_chains(layout: Layout, generation: int) -> list[tuple[str, list[s
             for version, family in ((4, "ipv4"), (6, "ipv6")):
                 learn.append(
                     f"{_says(layout, deed)} meta nfproto {family} {_PORTS}"
-                    f" update @{name}{version} {{ {key(version)} }}"
+                    f" update @{name}{version}{turn(generation)} {{ {key(version)} }}"
                 )
     stamp = (
         f"ct mark set ct mark and {~marks.connection & 0xFFFF_FFFF:#010x}"
@@ -253,4 +255,12 @@ def generation_chains(layout: Layout, generation: int) -> list[tuple[str, list[s
     ]
     if layout.remember:
         chains.append(("remembered", ["counter name remembered", stamp, "goto pass"]))
+        memory = []
+        for version, family in ((4, "ipv4"), (6, "ipv6")):
+            match = f"meta nfproto {family} {_PORTS} {key(version)}"
+            memory += [
+                f"{match} @learned{version}{turn(generation)} goto remembered",
+                f"{match} @denied{version}{turn(generation)} counter name refused drop",
+            ]
+        chains.append(("memory", memory))
     return chains

@@ -39,9 +39,7 @@ def remove(table: str) -> str:
     return f"table inet {table} {{ }}\ndelete table inet {table}\n"
 
 
-def update(
-    layout: Layout, before: Members, after: Members, generation: int, *, forget: bool = True
-) -> str:
+def update(layout: Layout, before: Members, after: Members, generation: int) -> str:
     """One transaction from one world to the next: sets, generation, nothing remembered."""
     lines: list[str] = []
     for name, old, new in (
@@ -62,30 +60,18 @@ def update(
             elements = _ranges(after.local, version)
             if elements:
                 lines.append(f"add element inet {layout.table} local{version} {{ {elements} }}")
-    if forget and layout.remember:
-        lines += _flushes(layout)
+    if layout.remember:
+        # Those whose turn it is now. Nothing has been added to them since the last change, so
+        # this takes all there is: what a flush leaves is what rules add until it is committed.
+        lines += [
+            f"flush set inet {layout.table} {name}{version}{chains.turn(generation)}"
+            for name in ("learned", "denied")
+            for version in (4, 6)
+        ]
     for chain, rules in chains.generation_chains(layout, generation):
         lines.append(f"flush chain inet {layout.table} {chain}")
         lines += [f"add rule inet {layout.table} {chain} {rule}" for rule in rules]
     return "\n".join(lines) + "\n"
-
-
-def forget_all(layout: Layout) -> str:
-    """One transaction more behind ``update``, where anything is remembered at all.
-
-    A flush takes what is in a set when its transaction is read. What the rules of the old world
-    still remember until it is committed is left over, and only goes with a second one, when
-    nobody adds to it any more.
-    """
-    return "\n".join([*_flushes(layout), ""])
-
-
-def _flushes(layout: Layout) -> list[str]:
-    return [
-        f"flush set inet {layout.table} {name}{version}"
-        for name in ("learned", "denied")
-        for version in (4, 6)
-    ]
 
 
 def iptables(layout: Layout, chain: str) -> str:
@@ -128,10 +114,11 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     if layout.remember:
         for name, timeout in (("learned", REMEMBERED), ("denied", DENIED)):
             for version in (4, 6):
-                yield (
-                    f"  set {name}{version} {{ typeof {chains.key(version)}; size {SET_SIZE};"
-                    f" flags dynamic,timeout; timeout {timeout}s; }}"
-                )
+                for turn in chains.TURNS:
+                    yield (
+                        f"  set {name}{version}{turn} {{ typeof {chains.key(version)};"
+                        f" size {SET_SIZE}; flags dynamic,timeout; timeout {timeout}s; }}"
+                    )
     yield from _chain("about", [chains.about(layout)])
     for chain, rules in chains.generation_chains(layout, generation):
         yield from _chain(chain, rules)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from knp_py.agent.judge import World
 from knp_py.agent.layout import Layout, Members, Range
 from knp_py.agent.ports import Kernel
-from knp_py.agent.ruleset import forget_all, install, update
+from knp_py.agent.ruleset import install, update
 from knp_py.engine.snapshot import EMPTY, Snapshot
 from knp_py.engine.state import ClusterState
 from knp_py.errors import NotPermittedError
@@ -112,8 +112,6 @@ class WorldKeeper:
         else:
             try:
                 self._kernel.apply(update(self._layout, before, members, generation))
-                if self._layout.remember:
-                    self._kernel.apply(forget_all(self._layout))
             except NotPermittedError:
                 # Perhaps somebody removed our table. Whole, it does not depend on what was.
                 self.behind = True

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from knp_py import __version__
 from knp_py.adapters.clocks import BootClock
-from knp_py.adapters.conntrack import clear_marks, forget_connections
+from knp_py.adapters.conntrack import clear_marks
+from knp_py.adapters.forgetting import Forgetting
 from knp_py.adapters.http import HttpServer
 from knp_py.adapters.instance import InstanceLock
 from knp_py.adapters.kernelqueue import KernelQueue
@@ -42,7 +43,7 @@ from knp_py.cli.nodeparts import Complaints, Settings, build
 from knp_py.cli.nodewords import farewell, greeting, mode_word, say, summary
 from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
-from knp_py.errors import InputError, KernelError, NotPermittedError
+from knp_py.errors import InputError, NotPermittedError
 from knp_py.model.changes import Change
 
 _INSTANCE = re.compile(r"[a-z0-9]{1,16}")
@@ -143,7 +144,7 @@ class NodeAgent:
                 node=settings.node,
                 load=self._hand_over,
                 sweep=lambda: clear_marks(self._marks.connection),
-                forget=_forget,
+                forget=Forgetting(say),
                 links=links_of,
             )
             # The judge has its world before a queue is open: packets come at once.
@@ -431,15 +432,3 @@ class NodeAgent:
         if self._loop.beat and silent > _STUCK:
             return f"the packet thread has not moved for {silent:.0f} s"
         return self._failure or None
-
-
-def _forget(addresses: frozenset[int]) -> None:
-    """End the connections of pods that are gone; nobody waits for a large table to be read."""
-
-    def forget() -> None:
-        try:
-            forget_connections(addresses)
-        except KernelError as error:
-            say(f"connections of pods that are gone may go on: {error}")
-
-    threading.Thread(target=forget, name="forget", daemon=True).start()

@@ -10,6 +10,7 @@ from knp_py.adapters.kernelqueue import KernelQueue
 from knp_py.adapters.namefile import NameFile
 from knp_py.adapters.queuestats import QueueState, read_queues
 from knp_py.adapters.rules import Rules
+from knp_py.agent.chains import turn
 from knp_py.agent.gauges import watch_engine
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.source import Batch
@@ -17,7 +18,7 @@ from knp_py.agent.world import WorldKeeper
 from knp_py.cli.nodeparts import Parts, Settings
 
 _FRESH = 1.0  # seconds for which what the kernel said is good enough
-_SETS = ("learned4", "learned6", "denied4", "denied6")
+_SETS = tuple(f"{name}{version}" for name in ("learned", "denied") for version in (4, 6))
 
 
 class Overview:
@@ -72,7 +73,10 @@ class Overview:
         if self._settings.mode.remember:
             watch(
                 "knp_learned_set_size",
-                lambda: {name: self._rules.set_size(name) for name in _SETS},
+                lambda: {
+                    name: self._rules.set_size(f"{name}{turn(keeper.generation)}")
+                    for name in _SETS
+                },
             )
         watch_engine(self._metrics, datapath=parts.datapath, names=parts.names, log=parts.log)
         if kept is not None:

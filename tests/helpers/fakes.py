@@ -42,8 +42,6 @@ class FakeKernel:
 
     def apply(self, ruleset: str) -> None:
         kind = "install" if "delete table" in ruleset else "update"
-        if all(line.startswith("flush set") for line in ruleset.splitlines()):
-            kind = "forget"
         if any(word in ruleset for word in self.refuses):
             self.happened.append(f"refused {kind}")
             raise KernelError(f"nft: no {kind} today")

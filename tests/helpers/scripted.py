@@ -17,6 +17,7 @@ from helpers.netspace import run
 from knp_py.adapters.kernelqueue import KernelQueue
 from knp_py.adapters.nft import Nft
 from knp_py.adapters.rules import Rules
+from knp_py.agent.chains import turn
 from knp_py.agent.layout import Layout, Members, Queues
 from knp_py.agent.marks import Ask, Deed, Marks
 from knp_py.agent.ruleset import install, iptables, update
@@ -64,6 +65,7 @@ class Stage:
         self.asked: list[Asked] = []
         self.deed: Callable[[Asked], int] = lambda _: Deed.ACCEPT_REMEMBER
         self.generation = 1  # of the daemon's world
+        self.in_force = 1  # of the kernel's
         self.layout: Layout
         self.rules: Rules
         self._stack = stack
@@ -148,6 +150,7 @@ class Stage:
         """Another world in the kernel. The daemon's is ``generation`` itself, when it is told."""
         with self.on_node():
             self.rules.apply(update(self.layout, MEMBERS, MEMBERS, generation))
+        self.in_force = generation
 
     def counter(self, name: str, table: str = "knp") -> int:
         with self.on_node():
@@ -155,7 +158,7 @@ class Stage:
 
     def learned(self, name: str = "learned4") -> int:
         with self.on_node():
-            return self.rules.set_size(name)
+            return self.rules.set_size(f"{name}{turn(self.in_force)}")
 
     def questions(self, dport: int | None = None) -> list[Ask]:
         """What was asked, of packets to a port."""

@@ -680,7 +680,9 @@ def test_what_is_remembered_is_what_was_judged(stage: Stage, port: int, *, v6: b
     eventually(lambda: bool(stage.questions(port)))
     judged = {(each.protocol, each.dport) for each in stage.asked if each.protocol in TRANSPORTS}
     with stage.on_node():
-        listed = run("nft", "-nn", "list", "set", "inet", "knp", "learned6" if v6 else "learned4")
+        listed = run(
+            "nft", "-nn", "list", "set", "inet", "knp", "learned6b" if v6 else "learned4b"
+        )
     found = re.findall(r"\S+ \. \S+ \. (\d+) \. (\d+) expires", listed)
     remembered = {(int(protocol), int(dport)) for protocol, dport in found}
     assert remembered <= judged

@@ -115,11 +115,11 @@ def test_at_first_nothing_is_in_force() -> None:
 def test_the_kernel_comes_before_the_judge(n1: Node) -> None:
     """A verdict between the two is of the old world, and says so: nobody remembers it."""
     assert n1.keeper.change(applied(OPENED))
-    assert n1.happened == ["install", "update", "forget", "load 2"]
+    assert n1.happened == ["install", "update", "load 2"]
     assert n1.generation_in_force() == 2
     assert n1.worlds[-1].snapshot is n1.keeper.snapshot
     assert n1.keeper.change(applied(CLOSED))
-    assert n1.happened[4:] == ["update", "forget", "load 3"]
+    assert n1.happened[3:] == ["update", "load 3"]
     assert n1.generation_in_force() == 3
 
 
@@ -173,7 +173,7 @@ def test_an_update_that_is_refused_is_made_whole(n1: Node) -> None:
     assert n1.generation_in_force() == 2
     n1.kernel.refuses = []
     n1.keeper.change(applied(CLOSED))
-    assert n1.happened[4:] == ["update", "forget", "load 3"]
+    assert n1.happened[4:] == ["update", "load 3"]
 
 
 def test_when_all_is_refused_the_old_world_goes_on(n1: Node) -> None:
@@ -244,7 +244,7 @@ def test_marks_of_another_round_are_swept_before_their_number_is_used_again() ->
     assert "sweep" not in strict.happened
     changes(strict, 1)
     assert strict.keeper.generation == 16
-    assert strict.happened[-4:] == ["sweep", "update", "forget", "load 16"]
+    assert strict.happened[-3:] == ["sweep", "update", "load 16"]
     changes(strict, 15)
     assert strict.happened.count("sweep") == 2
 
@@ -276,7 +276,7 @@ def test_a_sweep_that_fails_keeps_the_old_world_and_is_tried_again() -> None:
     assert strict.happened[-1] == "load 15"
     strict.sweep = sweep
     assert strict.keeper.change([])
-    assert strict.happened[-4:] == ["sweep", "update", "forget", "load 16"]
+    assert strict.happened[-3:] == ["sweep", "update", "load 16"]
 
 
 # -- members ---------------------------------------------------------------------------------
