@@ -2,8 +2,10 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,15 @@ def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
 
 
 def workers_of(pid: int) -> list[int]:
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    """Forked from it, in this order; it also starts tools now and then."""
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [child for child in children if command_of(child) == command_of(pid)]
+
+
+def command_of(pid: int) -> bytes:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"?"
 
 
 def test_names_reach_every_worker_before_the_pod(node: NodeUnderTest) -> None:
@@ -63,6 +73,40 @@ def test_a_worker_that_dies_ends_the_agent(node: NodeUnderTest) -> None:
     assert agent.process.wait(20) == 1
     assert "the process at the other end has ended" in agent.log
     assert not node.connects("x/agent", "192.0.2.9", 443)
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["by itself", "after a change"])
+def test_a_worker_that_hangs_ends_the_agent(tmp_path: Path, changed: bool) -> None:
+    with node_of(tmp_path, CHANGING) as node:
+        node.write("policy.json", policy("Accept"))
+        agent = node.agent("--fail-closed", "--queues", "3")
+        before = agent.metric("knp_packets_total")
+        _, worker, _ = workers_of(agent.process.pid)
+        os.kill(worker, signal.SIGSTOP)
+        began = time.monotonic()
+        if changed:
+            node.write("policy.json", policy("Deny"))
+        assert agent.metric("knp_packets_total") >= before  # its figures count on
+        assert time.monotonic() - began < 4
+        assert agent.get("/healthz")[0] == 200
+        assert agent.process.wait(50 if changed else 20) == 1
+        assert f"(process {worker}): it has not answered for" in agent.log
+        assert "generation 2 in force" not in agent.log
+        assert "Traceback" not in agent.log
+        eventually(lambda: not Path(f"/proc/{worker}").exists(), "the worker is gone")
+
+
+def test_a_worker_that_hung_for_a_moment_goes_on(node: NodeUnderTest) -> None:
+    agent = node.agent("--fail-closed", "--queues", "2")
+    worker = workers_of(agent.process.pid)[0]
+    os.kill(worker, signal.SIGSTOP)
+    agent.get("/metrics")
+    os.kill(worker, signal.SIGCONT)
+    for number in range(8):
+        address = resolve(node, "x/agent", f"h{number}.example.com")
+        assert node.connects("x/agent", address, 443)
+    assert agent.metric("knp_verdict_seconds_count") == agent.metric("knp_packets_total")
+    assert agent.stop() == 0
 
 
 def test_workers_die_with_the_agent(node: NodeUnderTest) -> None:
