@@ -7,6 +7,7 @@ from knp_py.agent.marks import FROM_NODE, UNHEARD, Ask, Deed
 from knp_py.engine.datapath import IPV6_MUST_PASS
 
 _NEW = (Ask.JUDGE, Ask.JUDGE_DNS, Ask.UNTRACKED)  # unanswered, these fail open or closed
+_SEAL = 0x5A5  # of judged connections where generations do not matter: no mark by accident
 _PORTS = "meta l4proto { tcp, udp, sctp }"
 
 
@@ -90,13 +91,26 @@ def forward(layout: Layout) -> list[str]:
 
     It is in the reply direction of what the pod asked, so conntrack takes it for an answer.
     """
+    spoofed = _spoofed(layout)
     answer = "meta l4proto { tcp, udp } th sport 53"
     forged = "fib saddr . iif oif 0 counter name forged"
     return [
+        *spoofed,
         f"{answer} ct direction reply {forged} {_say(layout, UNHEARD)}",
         # Nobody knows of these whether they answer anything, so they are not let through to ask.
         f"{answer} ct state untracked {forged} drop",
     ]
+
+
+def _spoofed(layout: Layout) -> list[str]:
+    """From an isolated pod's interface, with an address that is not there: judged as nobody's.
+
+    It would be judged by an address that its sender chose, so it goes no further.
+    """
+    if not layout.paths:
+        return []
+    deed = "drop" if layout.drops else ""
+    return [f"iifname @links fib saddr . iif oif 0 counter name spoofed {deed}".rstrip()]
 
 
 def inpre(layout: Layout) -> list[str]:
@@ -105,6 +119,7 @@ def inpre(layout: Layout) -> list[str]:
         'iifname "lo" accept',
         clear(layout),
         *untouched(),
+        *_spoofed(layout),
         # No policy knows a pod's link-local address, but the node answers to its own.
         "ip6 saddr fe80::/10 iifname @links goto judge",
         "jump senders",
@@ -243,16 +258,11 @@ def generation_chains(layout: Layout, generation: int) -> list[tuple[str, list[s
                     f"{_says(layout, deed)} meta nfproto {family} {_PORTS}"
                     f" update @{name}{version}{turn(generation)} {{ {key(version)} }}"
                 )
-    stamp = (
-        f"ct mark set ct mark and {~marks.connection & 0xFFFF_FFFF:#010x}"
-        f" or {marks.connection_generation(generation):#010x}"
-    )
+    number = marks.connection_generation(generation if layout.strict else _SEAL)
+    stamp = f"ct mark set ct mark and {~marks.connection & 0xFFFF_FFFF:#010x} or {number:#010x}"
     learn += [f"{_says(layout, deed)} {stamp}" for deed in (Deed.ACCEPT, Deed.ACCEPT_REMEMBER)]
-    is_judged = f"== {marks.connection_generation(generation):#010x}" if layout.strict else "!= 0"
-    chains = [
-        ("learn", learn),
-        ("judged", [f"ct mark and {marks.connection:#010x} {is_judged} goto pass"]),
-    ]
+    is_judged = f"ct mark and {marks.connection:#010x} == {number:#010x} goto pass"
+    chains = [("learn", learn), ("judged", [is_judged])]
     if layout.remember:
         chains.append(("remembered", ["counter name remembered", stamp, "goto pass"]))
         memory = []

@@ -33,6 +33,7 @@ class Layout(NamedTuple):
     native: bool
     priority: int = -150  # iptables' mangle; ours lie ten before and ten after it
     paths: bool = True  # nftables can ask for the way back to a sender
+    drops: bool = True  # False in a dry run
 
 
 class Members(NamedTuple):

@@ -50,7 +50,7 @@ class Marks(NamedTuple):
 
     verdict: int = 0x0000_0078
     generation: int = 0x0000_1F00
-    connection: int = 0x00FF_FF00
+    connection: int = 0x0FFF_0000
 
     @property
     def ours(self) -> int:

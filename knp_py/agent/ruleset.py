@@ -107,7 +107,7 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     for version in (4, 6):
         elements = _ranges(members.local, version)
         yield from _set(f"local{version}", version, elements, "flags interval; auto-merge;")
-    counters = ["judged", "bypassed", "unanswered", "denied", "stale", "forged"]
+    counters = ["judged", "bypassed", "unanswered", "denied", "stale", "forged", "spoofed"]
     if layout.remember:
         counters += ["remembered", "refused"]
     yield from (f"  counter {name} {{ }}" for name in counters)

@@ -157,7 +157,7 @@ def command(
     ] = "0x1f00",
     connmark_mask: Annotated[
         str, typer.Option("--connmark-mask", metavar="HEX", help="Bits of connections' marks.")
-    ] = "0xffff00",
+    ] = "0x0fff0000",
     priority: Annotated[
         int,
         typer.Option(

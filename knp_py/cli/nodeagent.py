@@ -216,6 +216,7 @@ class NodeAgent:
             strict=mode.strict,
             native=self._rules.native,
             paths=self._rules.paths,
+            drops=not mode.dry_run,
             priority=settings.priority,
         )
 

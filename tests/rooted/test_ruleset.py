@@ -597,9 +597,9 @@ def test_marks_of_connections_that_are_others_stay(stage: Stage, port: int) -> N
     stage.nft(
         "table inet watching {\n counter kept { }\n chain see {\n"
         " type filter hook postrouting priority 300;\n"
-        f" tcp dport {port} ct mark and 0xff0000ff == 0x12000078 counter name kept\n }}\n"
+        f" tcp dport {port} ct mark and 0xf000ffff == 0x10000078 counter name kept\n }}\n"
         " chain put {\n type filter hook prerouting priority -150;\n"
-        f" tcp dport {port} ct state new ct mark set 0x12000078\n }}\n}}\n"
+        f" tcp dport {port} ct state new ct mark set 0x10000078\n }}\n}}\n"
     )
     talk = Talk(stage, port)
     stage.generation = 2

@@ -76,7 +76,7 @@ def test_the_first_number_used_again_is_known(mask: int) -> None:
 
 
 def test_masks_as_they_are_written() -> None:
-    assert parse_marks("0x78", "0x1f00", "0x00ffff00") == Marks()
+    assert parse_marks("0x78", "0x1f00", "0x0fff0000") == Marks()
     assert parse_marks("15", "0b110000", "0xf") == Marks(0xF, 0x30, 0xF)
 
 

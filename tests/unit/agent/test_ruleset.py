@@ -173,7 +173,10 @@ def test_a_mark_of_ours_is_replaced_whole(each: Layout) -> None:
         mask = each.marks.ours if kind == "meta" else each.marks.connection
         assert kept == ~mask & 0xFFFF_FFFF
         if kind == "ct":
-            assert added == each.marks.connection_generation(7)
+            # Where generations do not matter, one seal of many bits: no mark by accident.
+            number = 7 if each.strict else 0x5A5
+            assert added == each.marks.connection_generation(number)
+            assert added.bit_count() > 2
         else:
             assert added & each.marks.generation == 0  # only the daemon says what it is of
 
@@ -303,12 +306,21 @@ def test_drops_are_where_a_verdict_or_a_missing_one_says_so() -> None:
     for each in EVERY_LAYOUT:
         drops = {chain for chain, rule in table(each).rules() if rule.endswith(" drop")}
         assert "reject" not in install(each, MEMBERS, 1)
-        expected = {"denying", "forward"}  # the latter: an answer to nothing, of nobody
+        # The last two: an answer to nothing, of nobody; from where the sender is not.
+        expected = {"denying", "forward", "inpre"}
         if each.remember:
             expected.add("memory")  # denied a moment ago
         if not each.fail_open:
             expected |= {"post", "inpost"}
         assert drops == expected
+
+
+def test_a_dry_run_drops_nothing_from_where_its_sender_is_not() -> None:
+    """A forged answer that nobody follows is the one thing that does not go on."""
+    for each in EVERY_LAYOUT:
+        made = table(each._replace(drops=False, fail_open=True, remember=False))
+        drops = [rule for _, rule in made.rules() if rule.endswith(" drop")]
+        assert [rule for rule in drops if "spoofed" in rule] == []
 
 
 def test_without_memory_there_is_no_learned_set_and_nothing_that_fills_one() -> None:
@@ -373,7 +385,8 @@ def test_strict_asks_about_established_connections_again() -> None:
         "goto pass",
     ]
     connection = f"ct mark and {Marks().connection:#010x}"
-    assert f"{connection} != 0 goto pass" in come  # whatever generation judged it
+    seal = Marks().connection_generation(0x5A5)
+    assert f"{connection} == {seal:#010x} goto pass" in come  # whatever generation judged it
     assert f"{connection} == {Marks().connection_generation(1):#010x} goto pass" in gone
 
 
