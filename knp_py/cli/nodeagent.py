@@ -66,7 +66,13 @@ def clean_up(instance: str, state_dir: str) -> str:
     """Remove an instance's rules and kept names; what was done, in one line."""
     table = table_of(instance)
     _require_root()
-    lock = InstanceLock(instance)
+    try:
+        lock = InstanceLock(instance)
+    except NotPermittedError:
+        raise NotPermittedError(
+            f"an agent of the instance {instance!r} is running here and would put its rules back:"
+            " stop it first"
+        ) from None
     rules = Rules(table, table.upper(), Marks().verdict)
     was_there = rules.has_table()
     rules.remove(remove(table))

@@ -120,6 +120,7 @@ class Overview:
                 "scan_started_ns": batch.scan_started_ns,
                 "objects": dict(batch.objects),
                 "problems": list(batch.problems),
+                "warnings": list(batch.warnings),
             },
         }
 
