@@ -29,7 +29,6 @@ class PacketLoop:
         timer: Timer,
         tick: Callable[[float], object],
     ) -> None:
-        self.turns = 0
         self.beat = 0
         self._queues = tuple(queues)
         self._poller = poller
@@ -65,7 +64,6 @@ class PacketLoop:
     def _turn(self, timeout: float) -> bool:
         """One round; whether a packet waited anywhere."""
         ready = self._poller.wait(timeout)
-        self.turns += 1
         for queue in self._queues:
             while self._jobs:
                 self._jobs.popleft()()

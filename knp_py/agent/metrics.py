@@ -68,16 +68,12 @@ class Metrics:
         self._spent = [0]
         self.observe = _observer(self._buckets, self._spent)
         self._verdicts: dict[tuple[str, ...], list[int]] = {}
-        self._packets: dict[str, list[int]] = {}
         self._policies: set[str] = set()
         self._max_policies = max_policies
         self._failed: dict[str, float] = {}
         self._described = {each.name: each for each in FAMILIES}
         self._sources: dict[str, Callable[[], Value | None]] = {
             "knp_info": lambda: {(version, mode): 1.0},
-            "knp_packets_total": lambda: {
-                queue: cell[0] for queue, cell in self._packets.copy().items()
-            },
             "knp_internal_errors_total": lambda: self.internal_errors[0],
             "knp_unreadable_total": lambda: self.unreadable[0],
             "knp_shadow_differences_total": lambda: self.shadow_differences[0],
@@ -98,10 +94,6 @@ class Metrics:
                     policy = OTHER
             key = (decision.verdict.value, ruling.direction.text, ruling.tier.text, policy)
         return self._verdicts.setdefault(key, [0])
-
-    def packet_cell(self, queue: int) -> list[int]:
-        """The cell of packets read from this queue."""
-        return self._packets.setdefault(str(queue), [0])
 
     def watch(self, name: str, source: Callable[[], Value | None]) -> None:
         """Ask ``source`` for the metric of this name; None says that there is no value now.

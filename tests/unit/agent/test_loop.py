@@ -173,12 +173,7 @@ def test_stop_ends_also_when_packets_never_do() -> None:
     running.queues[0]._answer = flood
     running.put(1, *"abcdefgh")
     running.run()
-    assert running.loop.turns < 100_000
-
-
-def test_turns_are_counted(running: Running) -> None:
-    running.run(bool, bool)
-    assert running.loop.turns == len(running.poller.timeouts)
+    assert len(running.poller.timeouts) < 100_000
 
 
 def test_whoever_looks_sees_when_it_last_turned(running: Running) -> None:
