@@ -70,7 +70,7 @@ def test_this_process_is_in_it() -> None:
 
 def test_openmetrics_for_those_who_ask() -> None:
     metrics = Metrics(version="1", mode="fail-open")
-    metrics.packet_cell(100)[0] += 1
+    metrics.watch("knp_packets_total", lambda: {"100": 1})
     content_type, text = render(
         metrics.families(), "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
     )
