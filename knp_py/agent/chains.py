@@ -110,7 +110,9 @@ def _spoofed(layout: Layout) -> list[str]:
     if not layout.paths:
         return []
     deed = "drop" if layout.drops else ""
-    return [f"iifname @links fib saddr . iif oif 0 counter name spoofed {deed}".rstrip()]
+    # Not for every packet of what was judged: the way back is looked up at a connection's first.
+    found = "ct state != established iifname @links fib saddr . iif oif 0"
+    return [f"{found} counter name spoofed {deed}".rstrip()]
 
 
 def inpre(layout: Layout) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.nodes import NodeUnderTest, eventually, node_of, on_a_node
+from scapy.layers.inet import IP, UDP
 
 pytestmark = on_a_node
 
@@ -242,6 +243,36 @@ def test_no_way_out_by_a_link_local_address(node: NodeUnderTest) -> None:
     nobody = policy("Deny").replace('"app": "a"', '"app": "z"')
     node.in_force(agent, node.write("policy.json", nobody))
     assert reaches()  # nothing isolates it now
+
+
+@pytest.mark.parametrize("options", [("--fail-closed",), ("--dry-run",)])
+def test_an_address_that_is_not_its_own_takes_a_pod_nowhere(
+    node: NodeUnderTest, options: tuple[str, ...]
+) -> None:
+    """Nobody's, another pod's, the node's: it would be judged by what its sender chose."""
+    node.write("policy.json", policy("Deny"))
+    arrived: list[bytes] = []
+    node.serve_udp("internet", OUTSIDE, 90, arrived.append)
+    node.agent(*options)
+    senders = ("198.51.100.7", B, "10.93.0.1")
+    packets = [
+        bytes(IP(src=each, dst=OUTSIDE) / UDP(sport=5000, dport=90) / each.encode())
+        for each in senders
+    ]
+    node.send_raw("x/a", "10.93.0.1", *packets)
+    own = bytes(IP(src=A, dst=OUTSIDE) / UDP(sport=5001, dport=90) / b"own")
+    node.send_raw("x/a", "10.93.0.1", own)
+
+    def counted() -> int:
+        listed = node.run("node", "nft", "list", "counter", "inet", "knp", "spoofed").stdout
+        return int(listed.split("packets ")[1].split()[0])
+
+    # IPv4 drops the node's own address itself, before anybody is asked.
+    eventually(lambda: counted() == 2, "what was spoofed is counted")
+    if "--dry-run" in options:
+        eventually(lambda: len(arrived) == 3, "a dry run lets pass what it counts")
+    else:
+        assert arrived == []
 
 
 def test_dry_run_drops_nothing_and_says_all(node: NodeUnderTest) -> None:

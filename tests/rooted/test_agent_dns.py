@@ -150,16 +150,15 @@ def test_an_answer_from_where_its_resolver_is_not_teaches_nothing(
     forged = DNSRecord(DNSHeader(id=9, qr=1, ra=1), q=question)
     forged.add_answer(RR("evil.example.com", rdata=A(EVIL), ttl=300))
     with node.topology.socket("x/agent", socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(1)
+        sock.settimeout(5)
         sock.bind((POD, 45555))
         sock.sendto(DNSRecord(DNSHeader(id=9), q=question).pack(), (RESOLVER, 53))
         data = bytes(IP(src=RESOLVER, dst=POD) / UDP(sport=53, dport=45555) / forged.pack())
         node.send_raw(accomplice, "10.92.0.1", data)
-        with pytest.raises(TimeoutError):
-            sock.recv(4096)
+        assert sock.recv(4096) == forged.pack()  # delivered all the same
     assert not node.connects("x/agent", EVIL, 443)
     assert agent.metric("knp_names") == 0
-    listed = node.run("node", "nft", "list", "counter", "inet", "knp", "spoofed").stdout
+    listed = node.run("node", "nft", "list", "counter", "inet", "knp", "forged").stdout
     assert "packets 1 " in listed
 
 
