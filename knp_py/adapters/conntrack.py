@@ -34,9 +34,8 @@ def clear_marks(mask: int) -> int:
 
     Raises ``KernelError``.
     """
-    everything = _message(_CT_GET, _REQUEST | _DUMP, struct.pack("=BBH", socket.AF_UNSPEC, 0, 0))
     with _netlink() as netlink:
-        found = [each for each in _dump(netlink, everything) if each.mark & mask]
+        found = [each for each in _dump(netlink) if each.mark & mask]
         values = b"".join(
             _ATTRIBUTE.pack(8, attribute) + struct.pack(">I", value)
             for attribute, value in ((_MARK, 0), (_MASK, mask))
@@ -53,9 +52,8 @@ def forget_connections(addresses: Iterable[int]) -> int:
     second for some hundred thousand connections. Raises ``KernelError``.
     """
     packed = frozenset(map(address_bytes, addresses))
-    everything = _message(_CT_GET, _REQUEST | _DUMP, struct.pack("=BBH", socket.AF_UNSPEC, 0, 0))
     with _netlink() as netlink:
-        found = [each for each in _dump(netlink, everything) if not packed.isdisjoint(_ends(each))]
+        found = [each for each in _dump(netlink) if not packed.isdisjoint(_ends(each))]
         _send(netlink, [_about(_CT_DELETE, each, b"") for each in found])
     return len(found)
 
@@ -90,9 +88,10 @@ def _ends(entry: _Entry) -> Iterator[bytes]:
                     yield from (each[4:] for _, each in _attributes(addresses[4:]))
 
 
-def _dump(netlink: socket.socket, request: bytes) -> list[_Entry]:
-    """What the kernel answers to a request for a dump."""
-    netlink.sendto(request, (0, 0))
+def _dump(netlink: socket.socket) -> list[_Entry]:
+    """Every connection there is, of either family."""
+    body = struct.pack("=BBH", socket.AF_UNSPEC, 0, 0)
+    netlink.sendto(_message(_CT_GET, _REQUEST | _DUMP, body), (0, 0))
     found: list[_Entry] = []
     while True:
         for kind, data in _messages(netlink.recv(_BUFFER)):

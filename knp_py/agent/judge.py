@@ -17,6 +17,7 @@ from knp_py.agent.ports import Timer
 from knp_py.agent.shadow import Shadow
 from knp_py.agent.verdictlog import VerdictLog, Which
 from knp_py.engine.evaluate import PolicyEngine
+from knp_py.engine.flows import Flow
 from knp_py.engine.live import LiveDatapath, Said
 from knp_py.engine.snapshot import Snapshot
 from knp_py.model.decision import Decision, Ruling, Verdict
@@ -182,18 +183,14 @@ class Judge:
         flow = self._datapath.told(data, now, Said.BEGINS)
         if flow is None:
             return self._unreadable()
-        key = flow.key
-        packet = Packet(key.src, key.dst, key.protocol, key.sport, key.dport)
-        return self._conclude(packet, flow.decision)
+        return self._conclude(_opening(flow), flow.decision)
 
     def _untracked(self, data: bytes, now: float) -> int:
         flow = self._datapath.told(data, now, Said.NOTHING)
         if flow is None:
             return self._unreadable()
-        key = flow.key
-        packet = Packet(key.src, key.dst, key.protocol, key.sport, key.dport)
         # Conntrack keeps no mark for it and the rules do not know its direction.
-        return self._conclude(packet, flow.decision, remember=False)
+        return self._conclude(_opening(flow), flow.decision, remember=False)
 
     def _again(self, data: bytes, now: float) -> int:
         """Strict mode: a connection accepted before the last change (semantics §5)."""
@@ -340,6 +337,12 @@ class Judge:
             again=again,
             generation=self._world.generation,
         )
+
+
+def _opening(flow: Flow) -> Packet:
+    """The packet a flow's verdict is about: in the direction in which it was opened."""
+    key = flow.key
+    return Packet(key.src, key.dst, key.protocol, key.sport, key.dport)
 
 
 def _tuple(packet: Packet) -> tuple[int, int, int, int, int]:

@@ -27,8 +27,7 @@ class WorldKeeper:
     each new world once the kernel is ready for it. ``sweep`` clears the generations of other
     times from the connections' marks. ``forget`` ends the connections of addresses whose pod is
     gone: whoever has them next is another (semantics §1). ``links`` gives the interfaces behind
-    which addresses are. ``behind`` says that the kernel does
-    not have what we have.
+    which addresses are. ``behind`` says that the kernel does not have what we have.
     """
 
     def __init__(
@@ -69,11 +68,7 @@ class WorldKeeper:
 
     def prepare(self, changes: Iterable[Change]) -> World:
         """Take in what there is at first. Nothing is in force yet."""
-        self._state.apply_all(changes)
-        self.snapshot = self._state.snapshot()
-        self.members = self._members(self.snapshot)
-        self.generation = 1
-        return self._world()
+        return self.absorb(changes, 1)
 
     def absorb(self, changes: Iterable[Change], generation: int) -> World:
         """The world after changes that another process has put in force in the kernel."""
