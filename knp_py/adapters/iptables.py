@@ -6,13 +6,12 @@ others have there should be before us.
 """
 
 import shutil
-import subprocess
 from contextlib import suppress
 
+from knp_py.adapters.command import complaint, run
 from knp_py.errors import KernelError, NotPermittedError
 
 HOOKS = ("POSTROUTING", "INPUT")
-_PATIENCE = 20.0
 _FAMILIES = ("iptables", "ip6tables")
 
 
@@ -88,16 +87,9 @@ def _find(name: str) -> str | None:
 
 
 def _run(argv: list[str], text: str = "") -> str:
-    try:
-        done = subprocess.run(  # noqa: S603 - our own arguments, no shell
-            argv, input=text, capture_output=True, text=True, timeout=_PATIENCE, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise KernelError(f"{argv[0]}: {error}") from error
+    done = run(argv[0], argv, text)
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        what = lines[0] if lines else f"exit code {done.returncode}"
-        raise KernelError(f"{argv[0]} could not change the NFQUEUE rules: {what}")
+        raise KernelError(f"{argv[0]} could not change the NFQUEUE rules: {complaint(done)}")
     return done.stdout
 
 

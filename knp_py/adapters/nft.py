@@ -2,13 +2,11 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from knp_py.adapters.command import complaint, run
 from knp_py.errors import KernelError, NotPermittedError
-
-_PATIENCE = 20.0  # seconds; a transaction takes some ten milliseconds
 
 
 class Nft:
@@ -78,23 +76,11 @@ class Nft:
         return listed
 
     def _run(self, arguments: list[str], text: str) -> str:
-        try:
-            done = subprocess.run(  # noqa: S603 - our own arguments, no shell
-                [self._nft, *arguments],
-                input=text,
-                capture_output=True,
-                text=True,
-                timeout=_PATIENCE,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise KernelError(f"nft: {error}") from error
+        done = run("nft", [self._nft, *arguments], text)
         if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.strip()]
-            what = lines[0] if lines else f"exit code {done.returncode}"
             if "Operation not permitted" in done.stderr:
                 raise NotPermittedError(
                     "nft may not change rules here: needs root (CAP_NET_ADMIN)"
                 )
-            raise KernelError(f"nft: {what.removeprefix('/dev/stdin:')}")
+            raise KernelError(f"nft: {complaint(done).removeprefix('/dev/stdin:')}")
         return done.stdout

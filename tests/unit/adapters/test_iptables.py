@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from helpers.tools import Tools
 
-from knp_py.adapters import iptables
+from knp_py.adapters import command
 from knp_py.adapters.iptables import HOOKS, QueueRules
 from knp_py.errors import KernelError, NotPermittedError
 
@@ -103,7 +103,7 @@ def test_a_tool_that_hangs_is_not_waited_for(
 ) -> None:
     for name in NFT_FLAVOUR:
         tools.add(name, "exec /bin/sleep 600 >/dev/null 2>&1")
-    monkeypatch.setattr(iptables, "_PATIENCE", 0.05)
+    monkeypatch.setattr(command, "_PATIENCE", 0.05)
     with pytest.raises(KernelError, match="timed out"):
         QueueRules("KNP", 0x78).apply(TEXT)
 

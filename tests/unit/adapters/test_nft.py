@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from helpers.tools import Tools
 
-from knp_py.adapters import nft
+from knp_py.adapters import command
 from knp_py.adapters.nft import Nft
 from knp_py.errors import KernelError, NotPermittedError
 
@@ -58,7 +58,7 @@ def test_a_tool_that_hangs_is_not_waited_for(
     tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools.add("nft", "exec /bin/sleep 600 >/dev/null 2>&1")
-    monkeypatch.setattr(nft, "_PATIENCE", 0.05)
+    monkeypatch.setattr(command, "_PATIENCE", 0.05)
     with pytest.raises(KernelError, match="timed out"):
         Nft().apply("")
 

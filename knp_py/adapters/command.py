@@ -1,0 +1,27 @@
+"""One run of a system tool that changes or lists the kernel's rules."""
+
+import subprocess
+
+from knp_py.errors import KernelError
+
+_PATIENCE = 20.0  # seconds; a transaction takes some ten milliseconds
+
+
+def run(name: str, argv: list[str], text: str) -> subprocess.CompletedProcess[str]:
+    """A tool's run with ``text`` as its input; whether it succeeded is the caller's to see.
+
+    ``name`` is what messages call the tool. Raises ``KernelError`` when it cannot be run, or
+    takes too long.
+    """
+    try:
+        return subprocess.run(  # noqa: S603 - our own arguments, no shell
+            argv, input=text, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KernelError(f"{name}: {error}") from error
+
+
+def complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """The first line that a failed tool wrote about it."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[0] if lines else f"exit code {done.returncode}"
