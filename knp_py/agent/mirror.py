@@ -31,12 +31,31 @@ class Remark(NamedTuple):
     warnings: tuple[Problem, ...]
 
 
+class Standing(NamedTuple):
+    """How it is with one object: ``generation`` is the one that was read last.
+
+    ``in_force`` is the generation that decides, None where none does.
+    """
+
+    key: Key
+    uid: str
+    version: str
+    generation: int
+    in_force: int | None
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+
 class _Known(NamedTuple):
-    """An object as it was last read: ``good`` is its last version that was understood."""
+    """An object as it was last read.
+
+    ``good`` is its last version that was understood, ``generation`` that version's.
+    """
 
     uid: str
     version: str
     good: ClusterObject | None
+    generation: int
     remark: Remark | None
 
 
@@ -49,6 +68,7 @@ class Mirror:
         self._remarks: dict[Key, Remark] = {}
         self._changes: list[Change] = []
         self._lock = threading.Lock()
+        self.revision = 0  # grows whenever the objects may say anything else than before
 
     # -- by whoever follows ---------------------------------------------------------------
 
@@ -70,6 +90,7 @@ class Mirror:
             changed = bool(changes) or self._remarks != remarks
             self._changes += changes
             self._known, self._remarks = known, remarks
+            self.revision += 1
         return changed
 
     def event(self, verb: str, raw: msgspec.Raw) -> bool:
@@ -83,6 +104,7 @@ class Mirror:
             with self._lock:
                 del self._known[key]
                 self._remarks.pop(key, None)
+                self.revision += 1
                 if old.good is not None:
                     self._changes.append(Change(Verb.DELETED, old.good))
             return True
@@ -94,6 +116,7 @@ class Mirror:
         with self._lock:
             self._known[key] = new
             self._changes += changes
+            self.revision += 1
             if new.remark is None:
                 self._remarks.pop(key, None)
             else:
@@ -104,7 +127,9 @@ class Mirror:
         """What is known of an object from now on; of another one of that name nothing is kept."""
         single = self._reader.read(raw)
         kept = old.good if old is not None and old.uid == single.uid else None
-        good = single.found
+        good, generation = single.found, single.generation
+        if good is None and old is not None and kept is not None:
+            generation = old.generation
         if good is None or (kept is not None and same(kept, good)):
             good = kept
         remark = None
@@ -113,7 +138,7 @@ class Mirror:
                 *(single.key, single.uid, single.generation),
                 *(single.found is None and kept is not None, single.problems, single.warnings),
             )
-        return _Known(single.uid, single.version, good, remark)
+        return _Known(single.uid, single.version, good, generation, remark)
 
     # -- by whoever puts it in force ------------------------------------------------------
 
@@ -135,6 +160,21 @@ class Mirror:
         """What there is to say of objects, by their keys."""
         with self._lock:
             return sorted(self._remarks.values())
+
+    def standings(self) -> list[Standing]:
+        """How it is with every object."""
+        with self._lock:
+            return [_standing(key, known) for key, known in self._known.items()]
+
+
+def _standing(key: Key, known: _Known) -> Standing:
+    remark = known.remark
+    return Standing(
+        *(key, known.uid, known.version),
+        known.generation if remark is None else remark.generation,
+        None if known.good is None else known.generation,
+        *(((), ()) if remark is None else (remark.problems, remark.warnings)),
+    )
 
 
 def _good(known: Mapping[Key, _Known]) -> dict[Key, ClusterObject]:
