@@ -18,6 +18,7 @@ from knp_py.errors import InputError
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 _CONNECTIONS = 16
+_ELSEWHERE = "kube-system"  # where the components of a cluster are that run outside of it
 
 
 class Access(NamedTuple):
@@ -59,6 +60,14 @@ def in_cluster(
         urllib3.PoolManager(maxsize=_CONNECTIONS, ssl_context=trust, retries=False),
         lambda: {"authorization": f"Bearer {_read(token)}"},
     )
+
+
+def own_namespace(directory: str = SERVICE_ACCOUNT) -> str:
+    """The namespace of the pod that this runs in; where there is none, ``kube-system``."""
+    try:
+        return Path(directory, "namespace").read_text().strip() or _ELSEWHERE
+    except OSError:
+        return _ELSEWHERE
 
 
 def _read(token: Path) -> str:

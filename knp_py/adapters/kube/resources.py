@@ -1,4 +1,4 @@
-"""What the agent asks an API server for. The manifests' RBAC rules are held to this list."""
+"""What the agent asks an API server for. The manifests' RBAC rules are held to these lists."""
 
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -39,19 +39,54 @@ class Resource(NamedTuple):
         return f"{self.path}?{urlencode(given)}" if given else self.path
 
 
+CLUSTER_POLICIES = Resource(
+    "policy.networking.k8s.io",
+    "v1alpha2",
+    "clusternetworkpolicies",
+    "ClusterNetworkPolicy",
+    optional=True,
+)
+NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 WATCHED = (
     Resource("", "v1", "namespaces", "Namespace"),
     Resource("", "v1", "nodes", "Node"),
     Resource("", "v1", "pods", "Pod"),
     # Which addresses pods may believe as resolvers (semantics §6); no other Service matters.
     Resource("", "v1", "services", "Service", "kube-system", "kube-dns"),
-    Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
-    Resource(
-        "policy.networking.k8s.io",
-        "v1alpha2",
-        "clusternetworkpolicies",
-        "ClusterNetworkPolicy",
-        optional=True,
-    ),
+    NETWORK_POLICIES,
+    CLUSTER_POLICIES,
 )
 """Each is listed and watched."""
+
+
+class Need(NamedTuple):
+    """What must be allowed; ``resource`` is a plural, with ``/`` and the subresource.
+
+    ``own`` says that the agent's own namespace is enough; else it is needed everywhere.
+    ``name`` narrows it down to one object, empty for all.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    own: bool = False
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+
+LEASE = "knp-status"
+"""Whoever holds the Lease of this name writes the status of policies."""
+
+WRITTEN = (
+    *(
+        # A name is nothing that the right to create something can be restricted to.
+        Need(verb, "coordination.k8s.io", "leases", True, "" if verb == "create" else LEASE)
+        for verb in ("get", "create", "update")
+    ),
+    Need("get", CLUSTER_POLICIES.group, "clusternetworkpolicies"),
+    Need("patch", CLUSTER_POLICIES.group, "clusternetworkpolicies/status"),
+    Need("create", "", "events"),
+)
+"""What the node needs that writes the status of policies, and Events about them."""

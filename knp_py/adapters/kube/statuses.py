@@ -1,0 +1,185 @@
+"""Conditions of ClusterNetworkPolicies, written only where they are not what they should be."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from knp_py.adapters.kube.client import ApiError, Client
+from knp_py.adapters.kube.resources import CLUSTER_POLICIES
+
+POLL = 1.0  # seconds between two looks whether there is anything to do; they ask no server
+PACE = 0.02  # seconds between two objects: a thousand must not keep the packet thread waiting
+_AGAIN = 60.0  # seconds until an object is looked at again that somebody else has changed
+_MANAGER = "knp"
+_NOT_FOUND = 404
+_CONFLICT = 409
+_PASSING = frozenset((401, 429))  # of the 4xx, those that are not about one object
+
+
+Merge = Callable[[Sequence[Mapping[str, Any]], str], Sequence[Mapping[str, Any]] | None]
+
+
+class Target(NamedTuple):
+    """A policy: ``claims`` is what its conditions should say, whatever that is.
+
+    ``merge`` gives them, from those that are there and the time now (RFC 3339); None where
+    those there are what they should be.
+    """
+
+    name: str
+    uid: str
+    version: str
+    generation: int
+    claims: Hashable
+    merge: Merge
+
+    @property
+    def wanted(self) -> Hashable:
+        """What has to be written anew when it is another."""
+        return self.uid, self.generation, self.claims
+
+
+class Policies(Protocol):
+    """Where the policies are known."""
+
+    def revision(self) -> int:
+        """Another whenever they may have changed; negative while not all are known."""
+        ...
+
+    def targets(self) -> Sequence[Target]:
+        """All of them."""
+        ...
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+
+
+class _Status(msgspec.Struct):
+    conditions: list[dict[str, Any]] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Object)
+
+
+class _Written(NamedTuple):
+    """What an object was left with: at which time, in which version."""
+
+    wanted: Hashable
+    version: str
+    at: float
+
+
+class Statuses:
+    """Brings the conditions of all policies to what they should be, one object a step.
+
+    ``counts`` is added to: ("condition", what came of it).
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        policies: Policies,
+        counts: Counter[tuple[str, str]],
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._policies = policies
+        self._counts = counts
+        self._clock = clock
+        self._wall = wall
+        self.forget()
+
+    def forget(self) -> None:
+        """Look at every object again: another node may have written meanwhile."""
+        self._written: dict[str, _Written] = {}
+        self._pending: deque[Target] = deque()
+        self._revision = -1
+        self._again = 0.0
+
+    def step(self) -> float:
+        """See to one object; seconds until the next step.
+
+        Raises ``ApiError`` or ``UnreachableError``. An object that the server refuses is left
+        alone for a while, whatever else fails is tried again.
+        """
+        revision = self._policies.revision()
+        if revision < 0:
+            return POLL
+        now = self._clock()
+        if revision != self._revision or now >= self._again:
+            self._gather(now)
+            self._revision, self._again = revision, now + _AGAIN
+        if not self._pending:
+            return POLL
+        target = self._pending[0]
+        try:
+            self._settle(target)
+        except ApiError as error:
+            if not 400 <= error.status < 500 or error.status in _PASSING:
+                raise
+            self._leave(target, "")
+            if error.status == _NOT_FOUND:
+                self._counts["condition", "gone"] += 1
+            elif error.status == _CONFLICT:
+                self._counts["condition", "conflict"] += 1  # it is another object by now
+            else:
+                raise
+        return PACE
+
+    def _gather(self, now: float) -> None:
+        targets = self._policies.targets()
+        names = {target.name for target in targets}
+        self._written = {k: each for k, each in self._written.items() if k in names}
+        self._pending = deque(target for target in targets if self._needs(target, now))
+
+    def _needs(self, target: Target, now: float) -> bool:
+        left = self._written.get(target.name)
+        if left is None or left.wanted != target.wanted:
+            return True
+        # Somebody else wrote to it. Who takes our conditions away again and again gets them
+        # back, but not at once.
+        return left.version != target.version and now - left.at >= _AGAIN
+
+    def _settle(self, target: Target) -> None:
+        path = f"{CLUSTER_POLICIES.path}/{quote(target.name)}"
+        there = _DECODER.decode(self._client.get(path))
+        if (there.metadata.uid, there.metadata.generation) != (target.uid, target.generation):
+            self._leave(target, "")  # its newer version is on its way here
+            return
+        now = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        present = (there.status and there.status.conditions) or ()
+        conditions = target.merge(present, now)
+        if conditions is None:
+            self._counts["condition", "unchanged"] += 1
+            self._leave(target, there.metadata.resource_version)
+            return
+        patch = {
+            "apiVersion": CLUSTER_POLICIES.api_version,
+            "kind": CLUSTER_POLICIES.kind,
+            # With its uid: another object of that name must not get them.
+            "metadata": {"name": target.name, "uid": target.uid},
+            "status": {"conditions": conditions},
+        }
+        query = f"{path}/status?fieldManager={_MANAGER}&force=true"
+        there = _DECODER.decode(self._client.send("PATCH", query, patch, "apply-patch+yaml"))
+        self._counts["condition", "written"] += 1
+        self._leave(target, there.metadata.resource_version)
+
+    def _leave(self, target: Target, version: str) -> None:
+        """It is as it should be in this version; empty for one that is to be looked at again."""
+        self._pending.popleft()
+        self._written[target.name] = _Written(target.wanted, version, self._clock())
