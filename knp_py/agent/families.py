@@ -105,6 +105,18 @@ FAMILIES: Final = (
         "Time since the manifests that are in force were read.",
     ),
     Described(
+        "gauge",
+        "knp_status_writer",
+        "Whether this is the node that writes the status of policies: 1 on one of all.",
+    ),
+    Described(
+        "counter",
+        "knp_api_writes_total",
+        "What was to be written to the API server (lease, condition, event), by what came of it:"
+        " written, unchanged, gone, conflict, left_out, failed.",
+        ("what", "result"),
+    ),
+    Described(
         "counter",
         "knp_shadow_differences_total",
         "Verdicts that the candidate policies would have given differently.",

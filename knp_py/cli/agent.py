@@ -40,6 +40,13 @@ class Remember(StrEnum):
     OFF = "off"
 
 
+class WriteStatus(StrEnum):
+    """Whether policies get conditions and Events."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
 Instance = Annotated[
     str,
     typer.Option(
@@ -198,6 +205,14 @@ def command(
             help="Networks that a name may open although no public name leads there.",
         ),
     ] = "",
+    write_status: Annotated[
+        WriteStatus,
+        typer.Option(
+            "--write-status",
+            help="auto: one node of all writes conditions of ClusterNetworkPolicies and Events"
+            " about policies, where RBAC lets it.",
+        ),
+    ] = WriteStatus.AUTO,
     clock_file: Annotated[str, typer.Option("--clock-file", hidden=True)] = "",
 ) -> None:
     """Enforce policy on this node: judge the first packet of every connection of its pods.
@@ -245,6 +260,7 @@ def command(
         node_resolvers=node_resolvers,
         allow_special=allow_special,
         clock_file=clock_file,
+        write_status=write_status is WriteStatus.AUTO,
     )
     raise typer.Exit(NodeAgent(settings).run())
 

@@ -10,11 +10,13 @@ from knp_py.adapters.kube.access import Access, by_kubeconfig, in_cluster
 from knp_py.adapters.kube.client import Client
 from knp_py.adapters.kube.follow import Follower
 from knp_py.adapters.kube.resources import WATCHED
+from knp_py.adapters.kube.writer import Writer
 from knp_py.adapters.nodefile import NodeFile
 from knp_py.agent.mirror import Mirror, Remark, lines_of
 from knp_py.agent.source import Batch
 from knp_py.cli.nodemanifests import Announcer
 from knp_py.cli.nodeparts import Settings
+from knp_py.cli.nodestatus import writer_of
 from knp_py.cli.nodewords import say
 from knp_py.manifests.single import SingleReader
 from knp_py.model.changes import Change, Verb
@@ -24,18 +26,19 @@ _TOGETHER = 0.025  # seconds of events that are put in force at once
 _SAY_FIRST = 2.0  # seconds until it says whom it waits for
 _SAY_AGAIN = 30.0  # and between two such lines
 _HURRY = 2.0  # seconds after which it goes by what it knew of its node before
+_RELEASE = 1.0  # seconds until another node is told that it may write
 _STOP = 1.0  # seconds that the followers have to stop
 
 
 class Cluster:
-    """Follows every resource that decides; ``node`` is this node's name, None for no node.
+    """Follows every resource that decides, and has one node of all write what it says of them.
 
     What is ``kept`` of it serves a start at which the server does not answer.
     """
 
-    def __init__(self, client: Client, node: str | None, kept: NodeFile | None) -> None:
+    def __init__(self, client: Client, settings: Settings, kept: NodeFile | None) -> None:
         self._client = client
-        self._node = node
+        self._node = settings.node
         self._kept = kept
         self._timer = Timer()
         self._announce = Announcer()
@@ -48,6 +51,7 @@ class Cluster:
             Follower(client, each, self._mirrors[each.kind], tell=self._ring, say=say)
             for each in WATCHED
         ]
+        self._writer = writer_of(settings, client, self._mirrors, lambda: not self.waits_for())
 
     def fileno(self) -> int:
         """Readable when something has changed."""
@@ -61,6 +65,8 @@ class Cluster:
         """Everything there is, as soon as all of it was listed; waits as long as that takes."""
         for follower in self._followers:
             follower.start()
+        if self._writer is not None:
+            self._writer.start()
         started = said = time.monotonic()
         patience = _SAY_FIRST
         while self.waits_for():
@@ -114,8 +120,14 @@ class Cluster:
         """For whoever shows how it goes."""
         return self._followers
 
+    def writing(self) -> Writer | None:
+        """Who writes to the server, None where nobody does."""
+        return self._writer
+
     def close(self) -> None:
         """Follow no more."""
+        if self._writer is not None:
+            self._writer.stop(_RELEASE)
         for follower in self._followers:
             follower.stop()
         self._client.close()
@@ -152,4 +164,4 @@ def cluster_of(settings: Settings, table: str) -> Cluster:
     if settings.kubeconfig:
         enter = partial(by_kubeconfig, settings.kubeconfig, settings.context)
     kept = NodeFile(settings.state_dir, f"{table}.node") if settings.state_dir else None
-    return Cluster(Client(enter), settings.node, kept)
+    return Cluster(Client(enter), settings, kept)

@@ -1,6 +1,7 @@
 """Manifests that an agent follows, and what it says about its source."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -9,6 +10,24 @@ from knp_py.adapters.watch import Watcher
 from knp_py.agent.source import Batch, ManifestSource
 from knp_py.cli.nodeparts import Settings
 from knp_py.cli.nodewords import say
+
+
+class Writing(Protocol):
+    """Who writes what there is to say of objects to where they come from."""
+
+    @property
+    def counts(self) -> Counter[tuple[str, str]]:
+        """How many of what (lease, condition, event), by what came of it."""
+        ...
+
+    @property
+    def elected(self) -> bool:
+        """Whether this node does; one of all may."""
+        ...
+
+    def overview(self) -> dict[str, object]:
+        """What there is to show of it."""
+        ...
 
 
 class Source(Protocol):
@@ -48,6 +67,10 @@ class Source(Protocol):
 
     def waits_for(self) -> str:
         """What it still waits for before it has said everything once; empty for nothing."""
+        ...
+
+    def writing(self) -> Writing | None:
+        """Who writes to it, None where nobody does."""
         ...
 
     def close(self) -> None:
@@ -116,6 +139,9 @@ class Followed:
     def waits_for(self) -> str:
         """Nothing: they are there or the agent does not start."""
         return ""
+
+    def writing(self) -> None:
+        """Nobody: files say nothing back."""
 
     def close(self) -> None:
         """Watch no more."""

@@ -55,6 +55,7 @@ class Settings(NamedTuple):
     node_resolvers: str
     allow_special: str
     clock_file: str
+    write_status: bool
 
     @property
     def node(self) -> str | None:
