@@ -75,7 +75,7 @@ def pod(
             "namespace": namespace,
             "creationTimestamp": _STAMP,
             "labels": {"app": app, "pod-template-hash": owner.rpartition("-")[2]} | (labels or {}),
-            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9090"},
+            "annotations": {"prometheus.io/scrape": "true"},
             "ownerReferences": [
                 {
                     "apiVersion": "apps/v1",
@@ -126,7 +126,6 @@ def _spec(app: str, place: Place | None) -> Doc:
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "DATABASE", "value": f"postgres://{app}.db.svc.cluster.local:5432/{app}"},
-            {"name": "LOG_LEVEL", "value": "info"},
         ],
         "resources": {
             "limits": {"cpu": "500m", "memory": "256Mi"},
@@ -140,7 +139,6 @@ def _spec(app: str, place: Place | None) -> Doc:
                 "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
             },
         ],
-        "livenessProbe": probe,
         "readinessProbe": probe,
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
@@ -206,7 +204,7 @@ def _status(app: str, ip: str, place: Place | None, phase: str) -> Doc:
                 "ready": running,
                 "restartCount": 0,
                 "image": IMAGE.format(app=app),
-                "imageID": IMAGE.format(app=app),
+                "imageID": f"sha256:{'4f' * 32}",
                 "containerID": "containerd://" + "9a" * 32 if running else "",
                 "started": running,
             }
