@@ -8,9 +8,10 @@ from functools import partial
 from knp_py.adapters.inotify import Timer
 from knp_py.adapters.kube.access import Access, by_kubeconfig, in_cluster
 from knp_py.adapters.kube.client import Client
-from knp_py.adapters.kube.follow import Follower
+from knp_py.adapters.kube.follow import Follower, Progress
 from knp_py.adapters.kube.resources import WATCHED
 from knp_py.adapters.nodefile import NodeFile
+from knp_py.agent.metrics import Metrics
 from knp_py.agent.mirror import Mirror, Remark, lines_of
 from knp_py.agent.source import Batch
 from knp_py.cli.nodemanifests import Announcer
@@ -106,13 +107,36 @@ class Cluster:
             each.resource.plural for each in self._followers if not each.progress.synced
         )
 
+    def watch(self, metrics: Metrics) -> None:
+        """How following each resource goes."""
+
+        def shown(value: Callable[[Progress], float]) -> Callable[[], dict[str, float]]:
+            return lambda: {f.resource.plural: value(f.progress) for f in self._followers}
+
+        metrics.watch("knp_api_age_seconds", shown(Progress.age))
+        metrics.watch("knp_api_events_total", shown(lambda progress: progress.events))
+        metrics.watch("knp_api_lists_total", shown(lambda progress: progress.lists))
+        metrics.watch("knp_api_failures_total", shown(lambda progress: progress.failures))
+
+    def details(self) -> dict[str, object]:
+        """The server, and each resource."""
+        return {
+            "server": self._client.server,
+            "resources": {
+                each.resource.plural: {
+                    "synced": each.progress.synced,
+                    "absent": each.progress.absent,
+                    "age_seconds": round(each.progress.age(), 3),
+                    "resource_version": each.progress.version,
+                    "error": each.progress.error,
+                }
+                for each in self._followers
+            },
+        }
+
     def remarks(self) -> list[Remark]:
         """What there is to say of objects."""
         return [remark for mirror in self._mirrors.values() for remark in mirror.remarks()]
-
-    def followers(self) -> list[Follower]:
-        """For whoever shows how it goes."""
-        return self._followers
 
     def close(self) -> None:
         """Follow no more."""

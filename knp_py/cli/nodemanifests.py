@@ -6,6 +6,7 @@ from typing import Protocol
 
 from knp_py.adapters.manifestfiles import ManifestFiles
 from knp_py.adapters.watch import Watcher
+from knp_py.agent.metrics import Metrics
 from knp_py.agent.source import Batch, ManifestSource
 from knp_py.cli.nodeparts import Settings
 from knp_py.cli.nodewords import say
@@ -48,6 +49,14 @@ class Source(Protocol):
 
     def waits_for(self) -> str:
         """What it still waits for before it has said everything once; empty for nothing."""
+        ...
+
+    def watch(self, metrics: Metrics) -> None:
+        """Let metrics show more about it."""
+        ...
+
+    def details(self) -> dict[str, object]:
+        """More about it, for people."""
         ...
 
     def close(self) -> None:
@@ -116,6 +125,13 @@ class Followed:
     def waits_for(self) -> str:
         """Nothing: they are there or the agent does not start."""
         return ""
+
+    def watch(self, metrics: Metrics) -> None:
+        """Nothing more."""
+
+    def details(self) -> dict[str, object]:
+        """Nothing more."""
+        return {}
 
     def close(self) -> None:
         """Watch no more."""

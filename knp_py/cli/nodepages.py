@@ -90,6 +90,7 @@ class Overview:
         watch("knp_managed_pods", lambda: keeper.managed_pods)
         watch("knp_policy_problems", lambda: len(self.batch.problems))
         watch("knp_source_age_seconds", self._source.age)
+        self._source.watch(self._metrics)
 
     def _counter(self, name: str) -> int:
         now = time.monotonic()
@@ -119,6 +120,7 @@ class Overview:
             "source": {
                 "age_seconds": round(self._source.age(), 3),
                 "waits_for": self._source.waits_for(),
+                **self._source.details(),
                 "scan_started_ns": batch.scan_started_ns,
                 "objects": dict(batch.objects),
                 "problems": list(batch.problems),
