@@ -10,6 +10,7 @@ from knp_py.adapters.kube.access import Access, by_kubeconfig, in_cluster
 from knp_py.adapters.kube.client import Client
 from knp_py.adapters.kube.follow import Follower, Progress
 from knp_py.adapters.kube.resources import WATCHED
+from knp_py.adapters.kube.troubles import Troubles
 from knp_py.adapters.nodefile import NodeFile
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.mirror import Mirror, Remark, lines_of
@@ -45,8 +46,16 @@ class Cluster:
             each.kind: Mirror(SingleReader(each.api_version, each.kind, "cluster"))
             for each in WATCHED
         }
+        troubles = Troubles(say)
         self._followers = [
-            Follower(client, each, self._mirrors[each.kind], tell=self._ring, say=say)
+            Follower(
+                client,
+                each,
+                self._mirrors[each.kind],
+                tell=self._ring,
+                troubles=troubles,
+                say=say,
+            )
             for each in WATCHED
         ]
 
