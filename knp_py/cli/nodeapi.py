@@ -8,10 +8,11 @@ from functools import partial
 from knp_py.adapters.inotify import Timer
 from knp_py.adapters.kube.access import Access, by_kubeconfig, in_cluster
 from knp_py.adapters.kube.client import Client
-from knp_py.adapters.kube.follow import Follower
+from knp_py.adapters.kube.follow import Follower, Progress
 from knp_py.adapters.kube.resources import WATCHED
-from knp_py.adapters.kube.writer import Writer
+from knp_py.adapters.kube.troubles import Troubles
 from knp_py.adapters.nodefile import NodeFile
+from knp_py.agent.metrics import Metrics
 from knp_py.agent.mirror import Mirror, Remark, lines_of
 from knp_py.agent.source import Batch
 from knp_py.cli.nodemanifests import Announcer
@@ -47,8 +48,16 @@ class Cluster:
             each.kind: Mirror(SingleReader(each.api_version, each.kind, "cluster"))
             for each in WATCHED
         }
+        troubles = Troubles(say)
         self._followers = [
-            Follower(client, each, self._mirrors[each.kind], tell=self._ring, say=say)
+            Follower(
+                client,
+                each,
+                self._mirrors[each.kind],
+                tell=self._ring,
+                troubles=troubles,
+                say=say,
+            )
             for each in WATCHED
         ]
         self._writer = writer_of(settings, client, self._mirrors, lambda: not self.waits_for())
@@ -112,17 +121,41 @@ class Cluster:
             each.resource.plural for each in self._followers if not each.progress.synced
         )
 
+    def watch(self, metrics: Metrics) -> None:
+        """How following each resource goes, and what is written."""
+
+        def shown(value: Callable[[Progress], float]) -> Callable[[], dict[str, float]]:
+            return lambda: {f.resource.plural: value(f.progress) for f in self._followers}
+
+        metrics.watch("knp_api_age_seconds", shown(Progress.age))
+        metrics.watch("knp_api_events_total", shown(lambda progress: progress.events))
+        metrics.watch("knp_api_lists_total", shown(lambda progress: progress.lists))
+        metrics.watch("knp_api_failures_total", shown(lambda progress: progress.failures))
+        writer = self._writer
+        if writer is not None:
+            metrics.watch("knp_status_writer", lambda: writer.elected)
+            metrics.watch("knp_api_writes_total", lambda: dict(writer.counts))
+
+    def details(self) -> dict[str, object]:
+        """The server, each resource, and who writes the status of policies."""
+        return {
+            "server": self._client.server,
+            "resources": {
+                each.resource.plural: {
+                    "synced": each.progress.synced,
+                    "absent": each.progress.absent,
+                    "age_seconds": round(each.progress.age(), 3),
+                    "resource_version": each.progress.version,
+                    "error": each.progress.error,
+                }
+                for each in self._followers
+            },
+            "status": None if self._writer is None else self._writer.overview(),
+        }
+
     def remarks(self) -> list[Remark]:
         """What there is to say of objects."""
         return [remark for mirror in self._mirrors.values() for remark in mirror.remarks()]
-
-    def followers(self) -> list[Follower]:
-        """For whoever shows how it goes."""
-        return self._followers
-
-    def writing(self) -> Writer | None:
-        """Who writes to the server, None where nobody does."""
-        return self._writer
 
     def close(self) -> None:
         """Follow no more."""

@@ -1,33 +1,15 @@
 """Manifests that an agent follows, and what it says about its source."""
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
 from knp_py.adapters.manifestfiles import ManifestFiles
 from knp_py.adapters.watch import Watcher
+from knp_py.agent.metrics import Metrics
 from knp_py.agent.source import Batch, ManifestSource
 from knp_py.cli.nodeparts import Settings
 from knp_py.cli.nodewords import say
-
-
-class Writing(Protocol):
-    """Who writes what there is to say of objects to where they come from."""
-
-    @property
-    def counts(self) -> Counter[tuple[str, str]]:
-        """How many of what (lease, condition, event), by what came of it."""
-        ...
-
-    @property
-    def elected(self) -> bool:
-        """Whether this node does; one of all may."""
-        ...
-
-    def overview(self) -> dict[str, object]:
-        """What there is to show of it."""
-        ...
 
 
 class Source(Protocol):
@@ -69,8 +51,12 @@ class Source(Protocol):
         """What it still waits for before it has said everything once; empty for nothing."""
         ...
 
-    def writing(self) -> Writing | None:
-        """Who writes to it, None where nobody does."""
+    def watch(self, metrics: Metrics) -> None:
+        """Let metrics show more about it."""
+        ...
+
+    def details(self) -> dict[str, object]:
+        """More about it, for people."""
         ...
 
     def close(self) -> None:
@@ -140,8 +126,12 @@ class Followed:
         """Nothing: they are there or the agent does not start."""
         return ""
 
-    def writing(self) -> None:
-        """Nobody: files say nothing back."""
+    def watch(self, metrics: Metrics) -> None:
+        """Nothing more."""
+
+    def details(self) -> dict[str, object]:
+        """Nothing more."""
+        return {}
 
     def close(self) -> None:
         """Watch no more."""

@@ -90,10 +90,7 @@ class Overview:
         watch("knp_managed_pods", lambda: keeper.managed_pods)
         watch("knp_policy_problems", lambda: len(self.batch.problems))
         watch("knp_source_age_seconds", self._source.age)
-        writing = self._source.writing()
-        if writing is not None:
-            watch("knp_status_writer", lambda: writing.elected)
-            watch("knp_api_writes_total", lambda: dict(writing.counts))
+        self._source.watch(self._metrics)
 
     def _counter(self, name: str) -> int:
         now = time.monotonic()
@@ -110,7 +107,6 @@ class Overview:
 
     def _status(self) -> object:
         keeper, batch, mode = self._keeper, self.batch, self._settings.mode
-        writing = self._source.writing()
         return {
             "version": __version__,
             "generation": keeper.generation,
@@ -124,12 +120,12 @@ class Overview:
             "source": {
                 "age_seconds": round(self._source.age(), 3),
                 "waits_for": self._source.waits_for(),
+                **self._source.details(),
                 "scan_started_ns": batch.scan_started_ns,
                 "objects": dict(batch.objects),
                 "problems": list(batch.problems),
                 "warnings": list(batch.warnings),
             },
-            "writing": None if writing is None else writing.overview(),
         }
 
 

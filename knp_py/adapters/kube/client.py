@@ -1,5 +1,6 @@
 """Requests to an API server: bytes in, bytes out, and every failure one of two kinds."""
 
+import http.client
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -20,6 +21,7 @@ _RENEW = 5.0  # seconds between two looks at the credentials after they were ref
 _UNAUTHORIZED = 401
 _TOO_MANY = 429
 _PLAIN = 300
+_BROKEN = (http.client.HTTPException, urllib3.exceptions.ProtocolError, ValueError)
 _SHOWN = 300  # characters of what a server says
 
 
@@ -225,5 +227,10 @@ def _plainly(error: Exception) -> str:
         cause = inner
     if isinstance(cause, TimeoutError) or "timed out" in str(cause).lower():
         return "no answer in time"
-    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    if isinstance(cause, OSError):
+        text = cause.strerror or str(cause)
+    elif isinstance(cause, _BROKEN):
+        return "the connection broke off"  # in the middle of what it was saying
+    else:
+        text = str(cause)
     return _short(text) or type(cause).__name__

@@ -17,6 +17,7 @@ import msgspec
 from knp_py.adapters.kube.backoff import Backoff
 from knp_py.adapters.kube.client import ApiError, Client, UnreachableError, refusal_of
 from knp_py.adapters.kube.resources import Resource
+from knp_py.adapters.kube.troubles import Troubles
 
 PAGE = 250  # objects; decoding one must not keep the packet thread waiting
 SILENCE = 75.0  # seconds without a byte after which a watch is begun anew; bookmarks come each 60
@@ -95,10 +96,7 @@ _MARK_DECODER = msgspec.json.Decoder(_Marked)
 
 
 class Follower:
-    """Follows one resource into a ``mirror`` and calls ``tell`` when something is different.
-
-    ``say`` gets a line whenever what keeps it from going on is another than before.
-    """
+    """Follows one resource into a ``mirror`` and calls ``tell`` when something is different."""
 
     def __init__(
         self,
@@ -107,6 +105,7 @@ class Follower:
         mirror: Mirror,
         *,
         tell: Callable[[], object],
+        troubles: Troubles,
         say: Callable[[str], object],
     ) -> None:
         self.progress = Progress()
@@ -114,6 +113,7 @@ class Follower:
         self._client = client
         self._mirror = mirror
         self._tell = tell
+        self._troubles = troubles
         self._say = say
         self._over = threading.Event()
         self._backoff = Backoff(random.random)
@@ -154,9 +154,8 @@ class Follower:
         if self._over.is_set():
             return 0.0
         self.progress.failures += 1
-        if why != self.progress.error:
-            self.progress.error = why
-            self._say(f"{self.resource.plural}: {why}; what was known goes on")
+        self.progress.error = why
+        self._troubles.note(self.resource.plural, why)
         return self._backoff.after(asked_for)
 
     def _refused(self, error: ApiError) -> float:
@@ -187,9 +186,8 @@ class Follower:
         return _ABSENT * (0.5 + random.random())  # noqa: S311  spreads load, nothing secret
 
     def _well(self) -> None:
-        if self.progress.error:
-            self._say(f"{self.resource.plural}: heard again")
-            self.progress.error = ""
+        self.progress.error = ""
+        self._troubles.over(self.resource.plural)
 
     # -- what goes right -----------------------------------------------------------------
 
