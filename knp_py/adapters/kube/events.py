@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from knp_py.adapters.kube.client import ApiError, Client
-from knp_py.adapters.kube.statuses import PACE, POLL
+from knp_py.adapters.kube.statuses import PACE, POLL, is_refusal
 
 _BURST = 20  # Events at once
 _EVERY = 5.0  # seconds between two after that
 _NAME = 200  # characters of an object's name in an Event's, which has 253
 _DEFAULT = "default"  # where Events about cluster-wide objects are (core/v1 Event validation)
 _COMPONENT = "knp"
-_PASSING = frozenset((401, 429))  # of the 4xx, those that are not about one Event
+_FORBIDDEN = 403
 _CONFLICT = 409
 
 
@@ -95,6 +95,7 @@ class Events:
         """Another node may have said something meanwhile: the server knows what it was."""
         self._said: set[Notice] = set()
         self._pending: deque[Notice] = deque()
+        self._refusals: set[int] = set()  # HTTP's words for them that were said
         self._revision = -1
 
     def step(self) -> float:
@@ -132,13 +133,16 @@ class Events:
         try:
             self._client.send("POST", path, event)
         except ApiError as error:
-            if not 400 <= error.status < 500 or error.status in _PASSING:
+            if not is_refusal(error):
                 raise
-            if error.status != _CONFLICT:
-                # Its namespace is going, or the server wants no such Event.
+            if error.status == _FORBIDDEN:  # its namespace is going, perhaps
                 self._done(notice)
                 raise
-            result = "unchanged"  # another node said it, or this one before it began anew
+            # In the case of a conflict another node has said it, or this one in a former life.
+            result = "unchanged" if error.status == _CONFLICT else "failed"
+            if result == "failed" and error.status not in self._refusals:
+                self._refusals.add(error.status)
+                self._say(f"status of policies: {error}")
         self._allowance.spend()
         self._counts["event", result] += 1
         self._done(notice)

@@ -129,8 +129,9 @@ class Follower:
         self._over.set()
 
     def join(self, seconds: float) -> None:
-        """Wait until it has stopped."""
-        self._thread.join(seconds)
+        """Wait until it has stopped, if it ever began."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         while not self._over.is_set():

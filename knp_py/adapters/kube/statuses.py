@@ -15,9 +15,9 @@ POLL = 1.0  # seconds between two looks whether there is anything to do; they as
 PACE = 0.02  # seconds between two objects: a thousand must not keep the packet thread waiting
 _AGAIN = 60.0  # seconds until an object is looked at again that somebody else has changed
 _MANAGER = "knp"
+_FORBIDDEN = 403
 _NOT_FOUND = 404
 _CONFLICT = 409
-_PASSING = frozenset((401, 429))  # of the 4xx, those that are not about one object
 
 
 Merge = Callable[[Sequence[Mapping[str, Any]], str], Sequence[Mapping[str, Any]] | None]
@@ -53,6 +53,11 @@ class Policies(Protocol):
     def targets(self) -> Sequence[Target]:
         """All of them."""
         ...
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether it is about one object; else another would fare no better just now."""
+    return 400 <= error.status < 500 and error.status not in {401, 429}
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -93,10 +98,12 @@ class Statuses:
         policies: Policies,
         counts: Counter[tuple[str, str]],
         *,
+        say: Callable[[str], object],
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self._client = client
+        self._say = say
         self._policies = policies
         self._counts = counts
         self._clock = clock
@@ -107,6 +114,7 @@ class Statuses:
         """Look at every object again: another node may have written meanwhile."""
         self._written: dict[str, _Written] = {}
         self._pending: deque[Target] = deque()
+        self._refusals: set[int] = set()  # HTTP's words for them that were said
         self._revision = -1
         self._again = 0.0
 
@@ -114,7 +122,7 @@ class Statuses:
         """See to one object; seconds until the next step.
 
         Raises ``ApiError`` or ``UnreachableError``. An object that the server refuses is left
-        alone for a while, whatever else fails is tried again.
+        alone for a while; whatever else fails is tried again.
         """
         revision = self._policies.revision()
         if revision < 0:
@@ -129,16 +137,25 @@ class Statuses:
         try:
             self._settle(target)
         except ApiError as error:
-            if not 400 <= error.status < 500 or error.status in _PASSING:
+            if not is_refusal(error):
                 raise
             self._leave(target, "")
-            if error.status == _NOT_FOUND:
-                self._counts["condition", "gone"] += 1
-            elif error.status == _CONFLICT:
-                self._counts["condition", "conflict"] += 1  # it is another object by now
-            else:
+            if error.status == _FORBIDDEN:
                 raise
+            self._note(error)
         return PACE
+
+    def _note(self, error: ApiError) -> None:
+        if error.status == _NOT_FOUND:
+            result = "gone"
+        elif error.status == _CONFLICT:
+            result = "conflict"  # it is another object by now
+        else:
+            result = "failed"
+            if error.status not in self._refusals:
+                self._refusals.add(error.status)
+                self._say(f"status of policies: {error}")
+        self._counts["condition", result] += 1
 
     def _gather(self, now: float) -> None:
         targets = self._policies.targets()

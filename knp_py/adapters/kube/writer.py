@@ -22,6 +22,7 @@ from knp_py.errors import KnpError
 
 _ASK_AGAIN = 600.0  # seconds, and up to half as much again, between two looks at what is allowed
 _LONGEST = 600.0  # seconds to wait when there is nothing to do
+_PASSES = 2  # failures in a row before anybody is told
 _FORBIDDEN = 403
 _EVENTS = "events"
 
@@ -41,7 +42,8 @@ class _Chore:
         self.step = step
         self.due = 0.0
         self.error = ""
-        self.kind: object = None  # of the error: the same one is said once
+        self.failures = 0  # in a row
+        self.said: set[object] = set()  # kinds of errors
         self.backoff = Backoff(chance)
 
 
@@ -73,7 +75,7 @@ class Writer:
         self._lease = Lease(
             client, namespace, LEASE, identity, clock=clock, wall=wall, chance=chance
         )
-        self._statuses = Statuses(client, source, self.counts, clock=clock, wall=wall)
+        self._statuses = Statuses(client, source, self.counts, say=say, clock=clock, wall=wall)
         self._events = Events(
             client, source, self.counts, node=node, say=say, clock=clock, wall=wall
         )
@@ -173,14 +175,16 @@ class Writer:
         except ApiError as error:
             pause = self._turned_down(chore, error)
         except UnreachableError as error:
-            pause = self._failed(chore, str(error), UnreachableError)
+            pause = self._failed(chore, str(error), None)  # whoever follows says it
         except Exception as error:  # noqa: BLE001 - an answer that nobody would expect, say
             pause = self._failed(chore, f"{type(error).__name__}: {error}", type(error))
         else:
             chore.backoff.reset()
-            if chore.error:
-                chore.error, chore.kind = "", None
+            chore.error = ""
+            if chore.said and chore.failures >= _PASSES:
+                chore.said.clear()
                 self._say(f"status of policies: {chore.what}: works again")
+            chore.failures = 0
         chore.due = self._clock() + pause
 
     # -- what goes wrong -------------------------------------------------------------------
@@ -203,8 +207,10 @@ class Writer:
             return 0.0
         self.counts[chore.what, "failed"] += 1
         chore.error = why
-        if kind != chore.kind:
-            chore.kind = kind
+        chore.failures += 1
+        passing = kind != _FORBIDDEN and chore.failures < _PASSES
+        if kind is not None and kind not in chore.said and not passing:
+            chore.said.add(kind)
             self._say(f"status of policies: {chore.what}: {why}; trying it again")
         return chore.backoff.after(asked_for)
 
