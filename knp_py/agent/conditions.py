@@ -53,7 +53,9 @@ def claims_of(standing: Standing) -> tuple[Claim, ...]:
         accepted = accepted._replace(message="Read by every agent, but for what is unsupported.")
         partly = _lines("Not understood, and what follows from it:", standing.warnings)
         return accepted, Claim(PARTLY_UNSUPPORTED, "True", "NotAllSupported", partly)
-    return accepted, Claim(PARTLY_UNSUPPORTED, "False", "AllSupported", "")
+    # An empty message would do, but servers have been seen to take it for none when applied.
+    whole = Claim(PARTLY_UNSUPPORTED, "False", "AllSupported", "Everything in it is understood.")
+    return accepted, whole
 
 
 def merged(
@@ -67,16 +69,10 @@ def merged(
     found = []
     for claim in claims:
         old = there.get(claim.type, {})
-        since = old.get("lastTransitionTime")
-        found.append(
-            claim._asdict()
-            | {
-                "observedGeneration": generation,
-                "lastTransitionTime": since
-                if since and old.get("status") == claim.status
-                else now,
-            }
-        )
+        stays = old.get("status") == claim.status
+        since = (stays and old.get("lastTransitionTime")) or now
+        more = {"observedGeneration": generation, "lastTransitionTime": since}
+        found.append(claim._asdict() | more)
     if all(condition == there.get(condition["type"]) for condition in found):
         return None
     return found

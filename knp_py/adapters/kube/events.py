@@ -134,6 +134,7 @@ class Events:
             self._client.send("POST", path, event)
         except ApiError as error:
             if not is_refusal(error):
+                self._pending.rotate(-1)  # it may be about this one after all: others first
                 raise
             if error.status == _FORBIDDEN:  # its namespace is going, perhaps
                 self._done(notice)

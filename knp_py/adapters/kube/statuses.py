@@ -114,6 +114,7 @@ class Statuses:
         """Look at every object again: another node may have written meanwhile."""
         self._written: dict[str, _Written] = {}
         self._pending: deque[Target] = deque()
+        self._failed: dict[str, float] = {}  # when, of those that may succeed later
         self._refusals: set[int] = set()  # HTTP's words for them that were said
         self._revision = -1
         self._again = 0.0
@@ -138,7 +139,14 @@ class Statuses:
             self._settle(target)
         except ApiError as error:
             if not is_refusal(error):
+                self._pending.rotate(-1)  # it may be about this one after all: others first
+                self._failed[target.name] = now
                 raise
+            if error.status == _CONFLICT:
+                self._counts["condition", "conflict"] += 1
+                self._pending.popleft()
+                self._again = now + POLL  # somebody else was quicker
+                return PACE
             self._leave(target, "")
             if error.status == _FORBIDDEN:
                 raise
@@ -148,8 +156,6 @@ class Statuses:
     def _note(self, error: ApiError) -> None:
         if error.status == _NOT_FOUND:
             result = "gone"
-        elif error.status == _CONFLICT:
-            result = "conflict"  # it is another object by now
         else:
             result = "failed"
             if error.status not in self._refusals:
@@ -161,7 +167,9 @@ class Statuses:
         targets = self._policies.targets()
         names = {target.name for target in targets}
         self._written = {k: each for k, each in self._written.items() if k in names}
-        self._pending = deque(target for target in targets if self._needs(target, now))
+        self._failed = {k: at for k, at in self._failed.items() if k in names}
+        needy = (target for target in targets if self._needs(target, now))
+        self._pending = deque(sorted(needy, key=lambda each: self._failed.get(each.name, 0.0)))
 
     def _needs(self, target: Target, now: float) -> bool:
         left = self._written.get(target.name)
@@ -187,8 +195,12 @@ class Statuses:
         patch = {
             "apiVersion": CLUSTER_POLICIES.api_version,
             "kind": CLUSTER_POLICIES.kind,
-            # With its uid: another object of that name must not get them.
-            "metadata": {"name": target.name, "uid": target.uid},
+            # Of this version only: another object of that name must not get them. (A uid here
+            # is something that servers do not look at where the status is applied.)
+            "metadata": {
+                "name": target.name,
+                "resourceVersion": there.metadata.resource_version,
+            },
             "status": {"conditions": conditions},
         }
         query = f"{path}/status?fieldManager={_MANAGER}&force=true"
@@ -199,4 +211,5 @@ class Statuses:
     def _leave(self, target: Target, version: str) -> None:
         """It is as it should be in this version; empty for one that is to be looked at again."""
         self._pending.popleft()
+        self._failed.pop(target.name, None)
         self._written[target.name] = _Written(target.wanted, version, self._clock())

@@ -11,6 +11,7 @@ from helpers.command import knp
 from helpers.nodes import eventually
 from helpers.writers import UNKNOWN_PEER, conditions, events, policy, without_schema
 
+from knp_py.adapters.kube.access import own_namespace
 from knp_py.agent.metrics import Metrics
 from knp_py.cli.nodeapi import Cluster, cluster_of
 from knp_py.cli.nodeparts import Settings
@@ -97,6 +98,12 @@ def test_who_does_not_write(api: ApiServer, tmp_path: Path, other: dict[str, Any
     cluster = cluster_of(settings(kubeconfig, "n1", **other), "knp")
     assert cluster.details()["status"] is None
     end(cluster)
+
+
+def test_the_lease_is_where_the_agent_is(tmp_path: Path) -> None:
+    assert own_namespace(str(tmp_path)) == "kube-system"
+    (tmp_path / "namespace").write_text("knp\n")
+    assert own_namespace(str(tmp_path)) == "knp"
 
 
 def test_the_option() -> None:

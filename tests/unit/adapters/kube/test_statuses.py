@@ -151,16 +151,19 @@ def test_one_that_is_replaced_between_reading_and_writing(
     api: ApiServer, node: StatusNode
 ) -> None:
     api.apply(policy("a"))
-    uid = api.get("ClusterNetworkPolicy", "", "a")["metadata"]["uid"]
+    version = api.get("ClusterNetworkPolicy", "", "a")["metadata"]["resourceVersion"]
     node.hear()
-    api.fail(409, 1, method="PATCH")  # what a server says when the uid is another
-    node.run(5, hear=False)
+    api.fail(409, 1, method="PATCH")  # what a server says when the version is another
+    node.run(0.5, hear=False)
     assert node.writer.counts["condition", "conflict"] == 1
     assert len(node.said) == 1
     (patch,) = [each for each in api.requests if each.method == "PATCH"]
-    assert f'"uid":"{uid}"'.encode() in patch.body
+    assert f'"resourceVersion":"{version}"'.encode() in patch.body
     assert patch.query == {"fieldManager": "knp", "force": "true"}
     assert patch.headers["content-type"] == "application/apply-patch+yaml"
+    assert not conditions(api, "a")
+    node.run(5)
+    assert conditions(api, "a")
 
 
 def test_a_newer_version_than_it_has_heard_of_is_left_alone(
@@ -188,6 +191,22 @@ def test_an_object_that_the_server_refuses_keeps_no_other_back(
     assert node.writer.counts["condition", "failed"] == 2
     api.no_more_failures()
     node.run(120)
+    assert conditions(api, "a")
+    assert conditions(api, "b")
+
+
+def test_an_object_that_the_server_fails_on_keeps_no_other_back(
+    api: ApiServer, node: StatusNode
+) -> None:
+    for name in "abcd":
+        api.apply(policy(name))
+    api.fail(500, 1000, method="PATCH", path="/[ab]/status")
+    node.run(20)
+    assert conditions(api, "c")
+    assert conditions(api, "d")
+    assert node.writer.elected
+    api.no_more_failures()
+    node.run(60)
     assert conditions(api, "a")
     assert conditions(api, "b")
 

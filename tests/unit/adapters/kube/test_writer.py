@@ -194,7 +194,7 @@ def test_the_server_fails(api: ApiServer, node: StatusNode) -> None:
     assert conditions(api, "b")
     assert node.writer.counts["condition", "failed"] == 3
     assert [line for line in node.said if "status of policies: " in line] == [
-        "status of policies: condition: PATCH " + POLICIES + "/a/status: 500 InternalError:"
+        "status of policies: condition: PATCH " + POLICIES + "/b/status: 500 InternalError:"
         " Internal error occurred: etcdserver: leader changed; trying it again",
         "status of policies: condition: works again",
     ]
@@ -249,14 +249,14 @@ def test_nothing_is_written_before_all_policies_are_known(
     assert conditions(api, "a")
 
 
-def test_a_thousand_policies_do_not_cost_the_lease(api: ApiServer, node: StatusNode) -> None:
-    for number in range(300):
+def test_many_policies_do_not_cost_the_lease(api: ApiServer, node: StatusNode) -> None:
+    for number in range(100):
         api.apply(policy(f"p{number}"))
     node.hear()
     asked(api)
     began = node.timer.now()
-    while not conditions(api, "p299"):
-        node.timer.pass_by(node.writer.turn() + 0.1)  # seconds that each one takes
+    while not conditions(api, "p99"):
+        node.timer.pass_by(node.writer.turn() + 0.4)  # seconds that each one takes
         assert is_elected(node)
     assert node.timer.now() - began > 30
     assert asked(api).count(f"PUT {LEASES}/knp-status") >= 3
