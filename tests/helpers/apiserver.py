@@ -156,6 +156,11 @@ class ApiServer(Faults):
             raise RuntimeError("the server has no TLS")
         return self._authority
 
+    @property
+    def ca(self) -> str:
+        """The file of who signed its certificate, "" without TLS."""
+        return str(self.authority.pair.cert) if self._tls else ""
+
     def kubeconfig(self, path: Path, *, auth: Auth = "token", inline: bool = True) -> Path:
         """Write one. ``inline``: certificates in it; else it says their files.
 

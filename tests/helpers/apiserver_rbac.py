@@ -37,6 +37,10 @@ class Rule(NamedTuple):
         )
 
 
+# Every cluster gives this to whoever is authenticated (system:basic-user).
+_FOR_ALL = (Rule(("create",), ("authorization.k8s.io",), ("selfsubjectaccessreviews",)),)
+
+
 class Authorizer:
     """Decides. ``roles`` None: whatever is not forbidden is allowed."""
 
