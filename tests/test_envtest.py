@@ -207,6 +207,9 @@ def test_a_watch_goes_on_where_a_list_ended(api: Server, client: Client) -> None
         api.apply(pod("b/elsewhere"))
         api.delete("Pod", "a", "between")
         assert watch.names(2) == [("ADDED", "between"), ("MODIFIED", "between")]
+        going = watch.event()
+        assert going is not None
+        assert (going[0], going[1]["metadata"]["deletionGracePeriodSeconds"]) == ("MODIFIED", 0)
         event = watch.event()
         assert event is not None
         assert (event[0], event[1]["kind"]) == ("DELETED", "Pod")
@@ -265,21 +268,29 @@ def test_a_watch_from_a_version_not_reached_yet_is_silent(api: Server) -> None:
         assert first[1]["metadata"]["name"] != "p0", "who asks for the future misses the present"
 
 
-@pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes", CNPS])
-def test_the_last_bookmark_of_a_watch(api: Server, path: str) -> None:
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "doc"),
+    [("/api/v1/pods", pod("a/p")), ("/api/v1/nodes", NODE), (CNPS, cluster_policy("open"))],
+)
+def test_the_last_bookmark_of_a_watch(api: Server, path: str, doc: dict[str, Any]) -> None:
     api.install_crd("experimental")
-    asked = {"allowWatchBookmarks": "true", "timeoutSeconds": 3}
+    asked = {"allowWatchBookmarks": "true", "timeoutSeconds": 4}
     with watching(api, path, resourceVersion=api.revision, **asked) as watch:
-        api.apply(namespace("elsewhere"))
+        made = api.apply(doc)
         events = list(iter(watch.event, None))
         watch.answer.read()
         assert watch.client.get("/healthz") == (200, "ok"), "the connection goes on"
-    assert {kind for kind, _ in events} == {"BOOKMARK"}
+    assert [kind for kind, _ in events] == ["ADDED", "BOOKMARK"]
     found = events[-1][1]
-    assert int(found["metadata"]["resourceVersion"]) > 0
-    fake = {"spec", "status"} if path != CNPS else set()
-    assert set(found) == {"kind", "apiVersion", "metadata"} | fake
-    assert found["metadata"].keys() <= {"resourceVersion", "creationTimestamp"}
+    assert found["metadata"].pop("resourceVersion") == made["metadata"]["resourceVersion"]
+    if path == CNPS:
+        assert found["metadata"] == {}
+    else:
+        assert found["metadata"] == {"creationTimestamp": None}
+        assert {"spec", "status"} <= found.keys()
     if path == "/api/v1/pods":
         assert found["spec"] == {"containers": None}
 
@@ -485,7 +496,8 @@ def test_the_standard_channel_knows_no_names(api: Server, client: Client) -> Non
     api.install_crd("standard")
     error = refused(api, cluster_policy("names", "example.com"))
     assert (error.code, error.reason) == (422, "Invalid")
-    assert "spec.egress[0].to[0] in body should have at least 1 properties" in error.message
+    assert "spec.egress" in error.message
+    assert "in body should have at least 1 properties" in error.message
     api.install_crd("experimental")
     end = time.monotonic() + 10
     while True:  # a real server takes a moment to serve the new schema

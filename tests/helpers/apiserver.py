@@ -201,8 +201,8 @@ class ApiServer(Faults):
         return self._rest.writer.save(resource, doc, managed=managed).doc()
 
     def delete(self, kind: str, namespace: str, name: str) -> Doc:
-        """Delete it at once; as its DELETED event says it."""
-        return self.store.remove(find_resource(kind), (namespace, name)).doc()
+        """Delete it at once (a pod is MODIFIED to be going first); as its last event says it."""
+        return self._rest.writer.remove(find_resource(kind), (namespace, name)).doc()
 
     def patch(self, kind: str, namespace: str, name: str, patch: Doc) -> Doc:
         """Merge into it, status too."""

@@ -152,7 +152,7 @@ def lease(name: str, holder: str, version: str = "") -> dict[str, Any]:
     return {**kind, "metadata": metadata, "spec": spec}
 
 
-def condition(kind: str, value: str, message: str = "") -> dict[str, Any]:
+def condition(kind: str, value: str, message: str = "tried") -> dict[str, Any]:
     return {
         "type": kind,
         "status": value,
