@@ -60,7 +60,7 @@ def seen(api: ApiServer, plural: str, *, watch: bool) -> list[Any]:
     ]
 
 
-# -- the way it goes when nothing goes wrong ------------------------------------------------------
+# -- the way it goes when nothing goes wrong ----------------------------------------------------------------
 
 
 def test_everything_is_listed_in_pages_then_watched(api: ApiServer, following: Following) -> None:
@@ -105,7 +105,7 @@ def test_only_the_cluster_resolver_is_asked_for_among_services(
     assert ("Service", "kube-system", "other") not in following.world
 
 
-# -- the watch breaks -----------------------------------------------------------------------------
+# -- the watch breaks ----------------------------------------------------------------
 
 
 def test_a_connection_cut_in_the_middle_of_a_line_goes_on_from_there(
@@ -191,7 +191,7 @@ def test_events_that_come_twice(api: ApiServer, following: Following) -> None:
     following.agrees(api)
 
 
-# -- the server says no ----------------------------------------------------------------------------
+# -- the server says no ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
@@ -262,7 +262,7 @@ def test_a_server_that_forgets_its_history(api: ApiServer, following: Following)
     following.agrees(api)
 
 
-# -- the CRD comes and goes ------------------------------------------------------------------------
+# -- the CRD comes and goes ----------------------------------------------------------------
 
 
 def cluster_policy(name: str, action: str = "Deny", peer: str = "networks") -> dict[str, Any]:
@@ -313,7 +313,7 @@ def test_a_path_that_is_missing_for_a_moment_opens_nothing(
     following.agrees(api)
 
 
-# -- who asks --------------------------------------------------------------------------------------
+# -- who asks ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("auth", ["token", "token-file", "certificate"])
@@ -408,7 +408,7 @@ def test_a_process_that_is_in_no_pod(tmp_path: Path) -> None:
         in_cluster(str(tmp_path), environment)
 
 
-# -- all of it --------------------------------------------------------------------------------------
+# -- all of it ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(5))
