@@ -19,7 +19,9 @@ from helpers.nodes import eventually
 from knp_py.adapters.kube.access import Access, by_kubeconfig, in_cluster
 from knp_py.errors import InputError
 
-SIZE = {"pods": 60, "namespaces": 4, "nodes": 3, "networkpolicies": 6, "cnps": 3}
+
+def filled(api: ApiServer, cnps: int = 3) -> None:
+    api.fill(pods=60, namespaces=4, nodes=3, networkpolicies=6, cnps=cnps)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def api() -> Iterator[ApiServer]:
     with ApiServer() as server:
-        server.fill(**SIZE)
+        filled(server)
         yield server
 
 
@@ -60,7 +62,7 @@ def seen(api: ApiServer, plural: str, *, watch: bool) -> list[Any]:
     ]
 
 
-# -- the way it goes when nothing goes wrong ----------------------------------------------------------------
+# -- nothing goes wrong ----------------------------------------------------------------------
 
 
 def test_everything_is_listed_in_pages_then_watched(api: ApiServer, following: Following) -> None:
@@ -283,7 +285,7 @@ def test_a_crd_that_appears_later_and_goes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with ApiServer() as api:
-        api.fill(**SIZE | {"cnps": 0})
+        filled(api, cnps=0)
         with followed(enter(api, tmp_path)) as following:
             following.agrees(api)
             assert following.resource("clusternetworkpolicies")["absent"]
@@ -319,7 +321,7 @@ def test_a_path_that_is_missing_for_a_moment_opens_nothing(
 @pytest.mark.parametrize("auth", ["token", "token-file", "certificate"])
 def test_kubeconfig_files(tmp_path: Path, auth: Any) -> None:
     with ApiServer(tls=True) as api:
-        api.fill(**SIZE)
+        filled(api)
         config = api.kubeconfig(tmp_path / "config", auth=auth)
         with followed(partial(by_kubeconfig, str(config))) as following:
             following.agrees(api)
@@ -328,7 +330,7 @@ def test_kubeconfig_files(tmp_path: Path, auth: Any) -> None:
 def test_a_token_that_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knp_py.adapters.kube.client._RENEW", 0.0)
     with ApiServer(tls=True) as api:
-        api.fill(**SIZE)
+        filled(api)
         environment = api.service_account(tmp_path / "account")
         account = partial(in_cluster, str(tmp_path / "account"), environment)
         config = api.kubeconfig(tmp_path / "config", auth="token-file")

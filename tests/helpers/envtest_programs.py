@@ -117,7 +117,11 @@ class Programs:
         key = {"key": base64.b64encode(b"/").decode()}
         found = json.loads(self._ask_etcd("POST", "/v3/kv/range", key))
         order = {"revision": found["header"]["revision"], "physical": True}
-        self._ask_etcd("POST", "/v3/kv/compaction", order)
+        try:
+            self._ask_etcd("POST", "/v3/kv/compaction", order)
+        except OSError as error:
+            if "has been compacted" not in str(error):  # twice at the same revision
+                raise
 
     def backup(self) -> Path:
         """A copy of etcd's files; it must be stopped."""

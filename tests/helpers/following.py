@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
 import msgspec
+from helpers.apiserver_types import ApiError
 
 from knp_py.adapters.kube.access import Access
 from knp_py.adapters.kube.client import Client
@@ -36,7 +37,13 @@ def fresh(api: Server) -> dict[Key, ClusterObject]:
     found: dict[Key, ClusterObject] = {}
     for resource in WATCHED:
         reader = SingleReader(resource.api_version, resource.kind, "cluster")
-        for document in api.state(resource.kind).values():
+        try:
+            documents = api.state(resource.kind)
+        except ApiError as error:
+            if error.code == 404 and resource.optional:
+                continue
+            raise
+        for document in documents.values():
             single = reader.read(msgspec.json.encode(document))
             wanted = (resource.namespace or single.key[1], resource.name or single.key[2])
             if single.found is not None and wanted == single.key[1:]:
