@@ -40,7 +40,16 @@ from knp_py.cli.nodecrew import Crew, Duty
 from knp_py.cli.nodemanifests import Followed
 from knp_py.cli.nodepages import Overview
 from knp_py.cli.nodeparts import Complaints, Settings, build
-from knp_py.cli.nodewords import farewell, greeting, mode_word, say, summary
+from knp_py.cli.nodewords import (
+    CHANGES,
+    errors,
+    farewell,
+    greeting,
+    mode_word,
+    say,
+    say_changes,
+    summary,
+)
 from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
 from knp_py.errors import InputError, NotPermittedError
@@ -140,6 +149,7 @@ class NodeAgent:
                 self._clock,
                 self._metrics,
                 write=outlet.write,
+                write_packets=errors().write,
                 on_learn=self._learned,
                 on_open=None if self._kept is None else self._kept.add_connection,
                 complain=Complaints(say),
@@ -330,9 +340,9 @@ class NodeAgent:
             self._crew.stop()
             if self._kept is not None:
                 self._kept.close(self._clock.now())
-            lost = self._parts.log.close(self._clock.now())
+            lost = self._parts.close(self._clock.now())
             if lost:
-                say(f"{lost} verdict records could not be written any more")
+                say(f"{lost} lines about verdicts could not be written any more")
             say(farewell(self._settings.mode, self._failure))
 
     def _turn(self) -> None:
@@ -370,6 +380,8 @@ class NodeAgent:
         self._pending = []
         self._overview.batch = batch
         self._settle()
+        if self._settings.verbosity >= CHANGES:
+            say_changes(batch)
         if changed:
             say(f"generation {self._keeper.generation} in force: {summary(batch)}")
 
@@ -425,7 +437,7 @@ class NodeAgent:
 
     def _tick(self, now: float) -> None:
         """Housekeeping of the packet thread, some twenty times a second."""
-        self._parts.log.flush(now)
+        self._parts.flush(now)
         self._clock.reread()
 
     def _on_signal(self, number: int, frame: object) -> None:
