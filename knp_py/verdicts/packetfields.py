@@ -78,8 +78,9 @@ def _number(fields: Mapping[str, Any], name: str) -> int | None:
     value = fields.get(name)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 18:
         value = int(value)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value < _MOST else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < _MOST else None
 
 
 def _says(fields: Mapping[str, Any], name: str, word: str) -> bool:
