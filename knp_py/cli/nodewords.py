@@ -13,6 +13,7 @@ from knp_py.model.policy import ClusterNetworkPolicy
 from knp_py.verdicts.klogentry import Format, remark
 
 CHANGES = 4  # the verbosity from which on every changed object is said
+_MOST_CHANGES = 200  # lines of one batch
 _PROGRAM = "knp agent"
 
 
@@ -41,9 +42,12 @@ def say(message: str) -> None:
 
 
 def say_changes(batch: Batch) -> None:
-    """A line for every object that changed."""
-    for verb, obj in batch.changes:
+    """A line for every object that changed, but not for thousands that do so at once."""
+    for verb, obj in batch.changes[:_MOST_CHANGES]:
         say(f"{verb.value} {_called(obj)}")
+    more = len(batch.changes) - _MOST_CHANGES
+    if more > 0:
+        say(f"{more} more changes")
 
 
 @cache

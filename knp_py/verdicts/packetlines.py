@@ -90,6 +90,9 @@ class PacketLines:
         self._close = "}\n" if form == "json" else "\n"  # of an entry
         self._snapshot: Snapshot | None = None
         self._stories: dict[tuple[int, int, int, int, int], _Story] = {}
+        self._ends: dict[
+            tuple[int, int, int, str | None, str | None], tuple[str, str, str, str, bool]
+        ] = {}
         self._evaluating = {
             direction: entry(
                 form, "networkpolicy/logging.go", "Evaluating packet", level=0
@@ -229,21 +232,33 @@ class PacketLines:
 
     def _about(self, flow: FlowFacts, number: str) -> str:
         """Both pods and the packet, to the end of the entry."""
-        name = protocol_name(flow.protocol)
-        sport, dport = (0, 0) if name in NO_PORTS else (flow.sport, flow.dport)
-        src, dst = format_address(flow.src), format_address(flow.dst)
-        ends: list[Field] = [
-            ("srcPod", flow.src_pod or _EXTERNAL),
-            ("dstPod", flow.dst_pod or _EXTERNAL),
-        ]
-        about = pairs(self._form, ends)
+        key = (flow.src, flow.dst, flow.protocol, flow.src_pod, flow.dst_pod)
+        pieces = self._ends.get(key)
+        if pieces is None:
+            if len(self._ends) >= _MOST_STORIES:
+                self._ends.clear()
+            pieces = self._ends[key] = self._pieces(*key)
+        before, src, dst, after, ports = pieces
+        sport, dport = (flow.sport, flow.dport) if ports else (0, 0)
+        return f"{before}{number}{src}{sport}{dst}{dport}{after}"
+
+    def _pieces(
+        self, source: int, target: int, protocol: int, src_pod: str | None, dst_pod: str | None
+    ) -> tuple[str, str, str, str, bool]:
+        """What stands before the number, before each port and behind them; whether there are any.
+
+        Where there are none they are 0, as in their log.
+        """
+        name = protocol_name(protocol)
+        ports = name not in NO_PORTS
+        src, dst = format_address(source), format_address(target)
+        ends: list[Field] = [("srcPod", src_pod or _EXTERNAL), ("dstPod", dst_pod or _EXTERNAL)]
+        pods = pairs(self._form, ends)
         if self._form == "json":
-            family = "IPv4" if is_v4(flow.dst) else "IPv6"
-            return (
-                f'{about},"packet":{{"ID":{number},"Family":"{family}","SrcIP":"{src}",'
-                f'"DstIP":"{dst}","Proto":"{name}","SrcPort":{sport},"DstPort":{dport}}}}}\n'
-            )
-        return f"{about} packet=<\n\t[{number}] {src}:{sport} {dst}:{dport} {name}\n >\n"
+            family = "IPv4" if is_v4(target) else "IPv6"
+            packet = f',"Family":"{family}","SrcIP":"{src}","DstIP":"{dst}","Proto":"{name}"'
+            return f'{pods},"packet":{{"ID":', f'{packet},"SrcPort":', ',"DstPort":', "}}\n", ports
+        return f"{pods} packet=<\n\t[", f"] {src}:", f" {dst}:", f" {name}\n >\n", ports
 
     def _end(self, took_ns: int, *, accepted: bool) -> str:
         verdict = "accept" if accepted else "drop"
