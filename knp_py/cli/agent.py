@@ -14,6 +14,7 @@ EXAMPLES = """\
 knp agent --manifests /etc/knp --fail-closed --hostname-override worker-1
 knp agent --manifests policies/ --all-nodes --dry-run --log-verdicts all | knp logs -
 knp agent --manifests now/ --shadow-manifests next/
+knp agent --kubeconfig ~/.kube/config --hostname-override worker-1 --dry-run
 knp agent cleanup
 """
 
@@ -69,6 +70,18 @@ def command(
             help="File or directory to enforce, watched from then on. Repeatable.",
         ),
     ] = None,
+    kubeconfig: Annotated[
+        str,
+        typer.Option(
+            "--kubeconfig",
+            metavar="FILE",
+            help="Follow the API server that this file leads to.  [default, without --manifests:"
+            " the one of the pod this runs in]",
+        ),
+    ] = "",
+    context: Annotated[
+        str, typer.Option("--context", metavar="NAME", help="One of the kubeconfig's contexts.")
+    ] = "",
     fail_open: Annotated[
         bool,
         typer.Option(
@@ -229,14 +242,18 @@ def command(
     from knp_py.cli.nodeparts import Settings  # noqa: PLC0415
     from knp_py.cli.nodewords import say, speak  # noqa: PLC0415
 
-    if not manifests:
-        raise InputError("knp agent needs --manifests PATH: what to enforce")
+    if manifests and kubeconfig:
+        raise InputError("--manifests and --kubeconfig: expected one of them, what to enforce")
+    if context and not kubeconfig:
+        raise InputError("--context: is a kubeconfig's; give --kubeconfig FILE as well")
     packets = verbosity >= 2
     dns_queue = dns_queue_id
     if dns_queue is None:
         dns_queue = nfqueue_id + (queues + 1 if queues > 1 else 1)
     settings = Settings(
-        manifests=tuple(manifests),
+        manifests=tuple(manifests or ()),
+        kubeconfig=kubeconfig,
+        context=context,
         shadow=tuple(shadow or ()),
         fail_open=fail_open,
         nfqueue_id=nfqueue_id,

@@ -31,9 +31,11 @@ _MAX_FLOWS = 65_536  # conversations with resolvers and untracked packets only
 
 
 class Settings(NamedTuple):
-    """The command line, as it was given."""
+    """The command line, as it was given. No ``manifests``: an API server has the objects."""
 
     manifests: tuple[str, ...]
+    kubeconfig: str
+    context: str
     shadow: tuple[str, ...]
     fail_open: bool
     nfqueue_id: int

@@ -9,6 +9,7 @@ from knp_py.agent.judge import Mode
 from knp_py.agent.source import Batch
 from knp_py.cli.nodeparts import Settings
 from knp_py.model.changes import ClusterObject
+from knp_py.model.objects import Node, Pod
 from knp_py.model.policy import ClusterNetworkPolicy
 from knp_py.verdicts.klogentry import Format, remark
 
@@ -100,6 +101,11 @@ def mode_word(settings: Settings) -> str:
     if settings.dry_run:
         return "dry-run"
     return "fail-open" if settings.fail_open else "fail-closed"
+
+
+def has_policy(batch: Batch) -> bool:
+    """Whether more has changed than pods and nodes, which come and go all the time."""
+    return any(not isinstance(obj, Pod | Node) for _, obj in batch.changes)
 
 
 def summary(batch: Batch) -> str:
