@@ -33,6 +33,7 @@ FILES = [
     if path.name not in {"kustomization.yaml", "cluster.yaml"}
 ]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+CAPTURES = "captures"
 AGENTS = {"base": "--fail-open", "overlays/fail-closed": "--fail-closed"}
 
 # What `agent` is told that no command line of this version knows: it comes with status writing.
@@ -58,7 +59,8 @@ def every_container() -> Iterator[tuple[str, Document]]:
 def test_what_is_built_hangs_together(name: str) -> None:
     found = built(name)
     assert found
-    assert list(problems(found)) == []
+    beside = built(f"{CAPTURES}/volume") if name.startswith(CAPTURES) else []
+    assert list(problems(found, beside)) == []
 
 
 def test_every_file_is_manifests() -> None:

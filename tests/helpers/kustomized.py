@@ -78,12 +78,12 @@ def containers(spec: Document) -> list[Document]:
     return [*spec.get("initContainers", []), *spec["containers"]]
 
 
-def problems(found: list[Document]) -> Iterator[str]:
+def problems(found: list[Document], beside: Iterable[Document] = ()) -> Iterator[str]:
     """What does not hang together: names that nothing has, labels that select nothing.
 
-    What the fields are and may hold is not looked at here.
+    ``beside`` is what is there already. What the fields are and may hold is not looked at here.
     """
-    names = {(each["kind"], each["metadata"]["name"]) for each in found}
+    names = {(each["kind"], each["metadata"]["name"]) for each in (*found, *beside)}
     ids = [
         (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
         for each in found
