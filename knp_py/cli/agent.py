@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from knp_py.cli.main import Command, Group, new_app
+from knp_py.cli.main import Command, new_app
+from knp_py.cli.netpolgroup import NetpolGroup, remarks
 from knp_py.cli.options import FqdnScope, Scope, TrustedResolvers
 from knp_py.errors import InputError
 
@@ -33,6 +34,13 @@ class LogVerdicts(StrEnum):
     NONE = "none"
 
 
+class LoggingFormat(StrEnum):
+    """How messages, and packets at --v 2, are written to standard error."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class Remember(StrEnum):
     """Whether the kernel may answer for a connection like one just judged."""
 
@@ -57,7 +65,7 @@ Instance = Annotated[
 ]
 
 
-@app.callback(cls=Group, epilog=EXAMPLES)
+@app.callback(cls=NetpolGroup, epilog=EXAMPLES)
 def command(
     ctx: typer.Context,
     manifests: Annotated[
@@ -138,13 +146,13 @@ def command(
         ),
     ] = None,
     remember: Annotated[
-        Remember,
+        Remember | None,
         typer.Option(
             "--remember",
             help="on: the kernel answers for a minute for what was judged; off: every connection"
-            " is judged and logged.",
+            " is judged and logged.  [default: on, off at --v 2]",
         ),
-    ] = Remember.ON,
+    ] = None,
     bind: Annotated[
         str,
         typer.Option(
@@ -154,12 +162,34 @@ def command(
         ),
     ] = ":9080",
     log_verdicts: Annotated[
-        LogVerdicts, typer.Option("--log-verdicts", help="Records on standard output.")
-    ] = LogVerdicts.DENY,
+        LogVerdicts | None,
+        typer.Option(
+            "--log-verdicts", help="Records on standard output.  [default: deny, none at --v 2]"
+        ),
+    ] = None,
     log_limit: Annotated[
         float,
-        typer.Option("--log-limit", min=0, metavar="N", help="Records a second, 0 for no limit."),
+        typer.Option(
+            "--log-limit",
+            min=0,
+            metavar="N",
+            help="Records, or at --v 2 packets, a second; 0 for no limit.",
+        ),
     ] = 1000,
+    verbosity: Annotated[
+        int,
+        typer.Option(
+            "--v",
+            "-v",
+            min=0,
+            metavar="N",
+            help="From 2 on every judged packet is on standard error, in the words of"
+            " kube-network-policies; from 4 on every changed object.",
+        ),
+    ] = 0,
+    logging_format: Annotated[
+        LoggingFormat, typer.Option("--logging-format", help="Of standard error.")
+    ] = LoggingFormat.TEXT,
     state_dir: Annotated[
         str,
         typer.Option(
@@ -225,11 +255,13 @@ def command(
         return
     from knp_py.cli.nodeagent import NodeAgent  # noqa: PLC0415  heavy, and Linux only
     from knp_py.cli.nodeparts import Settings  # noqa: PLC0415
+    from knp_py.cli.nodewords import say, speak  # noqa: PLC0415
 
     if manifests and kubeconfig:
         raise InputError("--manifests and --kubeconfig: expected one of them, what to enforce")
     if context and not kubeconfig:
         raise InputError("--context: is a kubeconfig's; give --kubeconfig FILE as well")
+    packets = verbosity >= 2
     dns_queue = dns_queue_id
     if dns_queue is None:
         dns_queue = nfqueue_id + (queues + 1 if queues > 1 else 1)
@@ -247,10 +279,12 @@ def command(
         all_nodes=all_nodes,
         strict=strict,
         dry_run=dry_run,
-        remember=remember is Remember.ON,
+        remember=not packets if remember is None else remember is Remember.ON,
         bind=bind,
-        log_verdicts=log_verdicts.value,
+        log_verdicts=log_verdicts.value if log_verdicts else "none" if packets else "deny",
         log_limit=log_limit or float("inf"),
+        verbosity=verbosity,
+        logging_format=logging_format.value,
         state_dir=state_dir,
         instance=instance,
         masks=(mark_mask, generation_mask, connmark_mask),
@@ -262,6 +296,9 @@ def command(
         clock_file=clock_file,
         write_status=write_status is WriteStatus.AUTO,
     )
+    speak(settings.logging_format)
+    for remark in remarks(ctx):
+        say(remark)
     raise typer.Exit(NodeAgent(settings).run())
 
 

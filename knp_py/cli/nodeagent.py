@@ -40,7 +40,17 @@ from knp_py.cli.nodecrew import Crew, Duty
 from knp_py.cli.nodemanifests import Followed, source_of
 from knp_py.cli.nodepages import Overview
 from knp_py.cli.nodeparts import Complaints, Settings, build
-from knp_py.cli.nodewords import farewell, greeting, has_policy, mode_word, say, summary
+from knp_py.cli.nodewords import (
+    CHANGES,
+    errors,
+    farewell,
+    greeting,
+    has_policy,
+    mode_word,
+    say,
+    say_changes,
+    summary,
+)
 from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
 from knp_py.errors import InputError, NotPermittedError
@@ -143,6 +153,7 @@ class NodeAgent:
                 self._clock,
                 self._metrics,
                 write=outlet.write,
+                write_packets=errors().write,
                 on_learn=self._learned,
                 on_open=None if self._kept is None else self._kept.add_connection,
                 complain=Complaints(say),
@@ -358,9 +369,9 @@ class NodeAgent:
             self._crew.stop()
             if self._kept is not None:
                 self._kept.close(self._clock.now())
-            lost = self._parts.log.close(self._clock.now())
+            lost = self._parts.close(self._clock.now())
             if lost:
-                say(f"{lost} verdict records could not be written any more")
+                say(f"{lost} lines about verdicts could not be written any more")
             say(farewell(self._settings.mode, self._failure))
 
     def _turn(self) -> None:
@@ -398,6 +409,8 @@ class NodeAgent:
         self._pending = []
         self._overview.batch = batch
         self._settle()
+        if self._settings.verbosity >= CHANGES:
+            say_changes(batch)
         if changed and (self._settings.manifests or has_policy(batch)):
             say(f"generation {self._keeper.generation} in force: {summary(batch)}")
 
@@ -453,7 +466,7 @@ class NodeAgent:
 
     def _tick(self, now: float) -> None:
         """Housekeeping of the packet thread, some twenty times a second."""
-        self._parts.log.flush(now)
+        self._parts.flush(now)
         self._clock.reread()
 
     def _on_signal(self, number: int, frame: object) -> None:

@@ -81,7 +81,8 @@ class Overview:
                     for name in _SETS
                 },
             )
-        watch_engine(self._metrics, datapath=parts.datapath, names=parts.names, log=parts.log)
+        logs = [parts.log, *([] if parts.packets is None else [parts.packets])]
+        watch_engine(self._metrics, datapath=parts.datapath, names=parts.names, logs=logs)
         if kept is not None:
             watch("knp_name_file_bytes", lambda: kept.size)
             watch("knp_name_file_lost_total", lambda: kept.lost)

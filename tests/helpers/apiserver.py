@@ -156,6 +156,11 @@ class ApiServer(Faults):
             raise RuntimeError("the server has no TLS")
         return self._authority
 
+    @property
+    def ca(self) -> str:
+        """The file of who signed its certificate, "" without TLS."""
+        return str(self.authority.pair.cert) if self._tls else ""
+
     def kubeconfig(self, path: Path, *, auth: Auth = "token", inline: bool = True) -> Path:
         """Write one. ``inline``: certificates in it; else it says their files.
 
@@ -196,8 +201,8 @@ class ApiServer(Faults):
         return self._rest.writer.save(resource, doc, managed=managed).doc()
 
     def delete(self, kind: str, namespace: str, name: str) -> Doc:
-        """Delete it at once; as its DELETED event says it."""
-        return self.store.remove(find_resource(kind), (namespace, name)).doc()
+        """Delete it at once (a pod is MODIFIED to be going first); as its last event says it."""
+        return self._rest.writer.remove(find_resource(kind), (namespace, name)).doc()
 
     def patch(self, kind: str, namespace: str, name: str, patch: Doc) -> Doc:
         """Merge into it, status too."""

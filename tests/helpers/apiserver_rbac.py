@@ -37,6 +37,10 @@ class Rule(NamedTuple):
         )
 
 
+# Every cluster gives this to whoever is authenticated (system:basic-user).
+_FOR_ALL = (Rule(("create",), ("authorization.k8s.io",), ("selfsubjectaccessreviews",)),)
+
+
 class Authorizer:
     """Decides. ``roles`` None: whatever is not forbidden is allowed."""
 
@@ -50,7 +54,9 @@ class Authorizer:
             return False
         if ask.user == "system:anonymous":
             return False
-        return self.roles is None or any(rule.covers(ask) for rule in self.roles.get(ask.user, ()))
+        return self.roles is None or any(
+            rule.covers(ask) for rule in (*_FOR_ALL, *self.roles.get(ask.user, ()))
+        )
 
     def check(self, ask: Ask) -> None:
         """ApiError 403, as the server words it, when it may not."""

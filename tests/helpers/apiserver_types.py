@@ -181,6 +181,13 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+_CAUSES = {
+    "Required value": "FieldValueRequired",
+    "Unsupported value": "FieldValueNotSupported",
+    "Forbidden": "FieldValueForbidden",
+}
+
+
 def invalid(kind: str, group: str, name: str, causes: list[tuple[str, str]]) -> ApiError:
     """A field's value is refused; ``causes``: field and message."""
     qualified = f"{kind}.{group}" if group else kind
@@ -189,7 +196,9 @@ def invalid(kind: str, group: str, name: str, causes: list[tuple[str, str]]) -> 
         text = f"[{text}]"
     found: Doc = {"name": name, "group": group, "kind": kind}
     found["causes"] = [
-        {"reason": "FieldValueInvalid", "message": what, "field": where} for where, what in causes
+        {"reason": _CAUSES.get(what.partition(":")[0], "FieldValueInvalid")}
+        | {"message": what, "field": where}
+        for where, what in causes
     ]
     message = f'{qualified} "{name}" is invalid: {text}'
     return ApiError(422, "Invalid", message, {k: v for k, v in found.items() if v})

@@ -118,6 +118,7 @@ class Follower:
         self._over = threading.Event()
         self._backoff = Backoff(random.random)
         self._absent_since = 0.0
+        self._doubtful = False  # it was away: it may have come back as it once was
         self._thread = threading.Thread(target=self._run, name=resource.plural, daemon=True)
 
     def start(self) -> None:
@@ -136,6 +137,8 @@ class Follower:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
+                if self._doubtful:
+                    self._look_again()
                 if not self.progress.version:
                     self._list()
                 self._watch()
@@ -143,6 +146,7 @@ class Follower:
             except ApiError as error:
                 pause = self._refused(error)
             except UnreachableError as error:
+                self._doubtful = True
                 pause = self._failed(str(error))
             except msgspec.MsgspecError as error:
                 self.progress.version = ""
@@ -191,6 +195,18 @@ class Follower:
         self._troubles.over(self.resource.plural)
 
     # -- what goes right -----------------------------------------------------------------
+
+    def _look_again(self) -> None:
+        """Whether the server has reached what we know. One that was restored has not.
+
+        It would say nothing at all to a watch from a version that is to come. Versions are
+        numbers that grow (Kubernetes API concepts: resource versions can be compared).
+        """
+        if self.progress.version:
+            page = _PAGE_DECODER.decode(self._client.get(self.resource.query(limit=1)))
+            if _is_before(page.metadata.resource_version, self.progress.version):
+                self.progress.version = ""
+        self._doubtful = False
 
     def _list(self) -> None:
         """All there is, in pages; nothing of it counts before the last one is there."""
@@ -253,7 +269,14 @@ class Follower:
             raise refusal_of(event.object)
         version = _MARK_DECODER.decode(event.object).metadata.resource_version
         self.progress.events += 1
+        if event.type == "BOOKMARK" and _is_before(version, self.progress.version):
+            self.progress.version = ""
+            raise UnreachableError(f"{self._client.server}: it has gone back in time")
         if event.type != "BOOKMARK" and self._mirror.event(event.type, event.object):
             self._tell()
         if version:
             self.progress.version = version
+
+
+def _is_before(version: str, known: str) -> bool:
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)

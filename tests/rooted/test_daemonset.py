@@ -1,0 +1,257 @@
+"""The image's way into the agent, under exactly what the DaemonSet gives it, on a node.
+
+User, capabilities, no way to more, a root that cannot be written to, its own process namespace:
+all read from the manifest. What is not here is a container engine, and the API server: policies
+come from a directory.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.kustomized import DAEMONSET, containers, documents, pod_spec
+from helpers.nodes import PATIENCE, Agent, NodeUnderTest, eventually, node_of, on_a_node
+
+from knp_py.lab.namespaces import space_of
+
+CONTAINING = ("setpriv", "unshare", "mount")
+ABSENT = [tool for tool in CONTAINING if shutil.which(tool) is None]
+pytestmark = [
+    *on_a_node,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(ABSENT), reason=f"needs {', '.join(ABSENT)}"),
+]
+
+NET_ADMIN = 1 << 12
+MANIFESTS = """\
+apiVersion: v1
+kind: Node
+metadata: {name: worker-1}
+spec: {podCIDRs: [10.244.1.0/24]}
+status: {addresses: [{type: InternalIP, address: 172.18.0.3}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: a}
+---
+apiVersion: v1
+kind: Pod
+metadata: {namespace: a, name: client, labels: {app: client}}
+spec: {nodeName: worker-1, containers: [{name: c, image: i}]}
+status: {phase: Running, podIP: 10.244.1.2, podIPs: [{ip: 10.244.1.2}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {namespace: a, name: server, labels: {app: server}}
+spec: {nodeName: worker-1, containers: [{name: c, image: i}]}
+status: {phase: Running, podIP: 10.244.1.3, podIPs: [{ip: 10.244.1.3}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {namespace: a, name: only-80}
+spec:
+  podSelector: {matchLabels: {app: server}}
+  ingress: [{ports: [{port: 80}]}]
+"""
+
+
+def container_of(path: str) -> dict[str, Any]:
+    [document] = documents(DAEMONSET / path)
+    spec = pod_spec(document)
+    assert spec is not None
+    return containers(spec)[0]
+
+
+def contained(container: dict[str, Any], state: Path, command: list[str]) -> list[str]:
+    """A command line that runs ``command`` as the runtime would run this container.
+
+    Every file system that is mounted becomes read-only, ``state`` excepted, which is the
+    container's volume.
+    """
+    context = container["securityContext"]
+    added = "".join(f",+{name.lower()}" for name in context["capabilities"]["add"])
+    privileges = [
+        "setpriv",
+        f"--reuid={context['runAsUser']}",
+        f"--regid={context['runAsGroup']}",
+        "--clear-groups",
+        "--inh-caps=-all",
+        f"--bounding-set=-all{added}",
+        *([] if context["allowPrivilegeEscalation"] else ["--no-new-privs"]),
+    ]
+    [mount] = container["volumeMounts"]
+    prepare = (
+        "set -e\n"
+        "mount --make-rprivate /\n"
+        f'mkdir -p "{mount["mountPath"]}"\n'
+        f'mount --bind "{state}" "{mount["mountPath"]}"\n'
+        "mount -t proc proc /proc\n"
+        "for at in $(cut -d' ' -f5 /proc/self/mountinfo | grep -v '^/proc'); do\n"
+        f'  [ "$at" = "{mount["mountPath"]}" ] || mount -o remount,bind,ro "$at" || :\n'
+        "done 2>/dev/null\n"
+        'if touch "$HOME/knp-writes" 2>/dev/null; then echo "the root is writable"; exit 1; fi\n'
+        'exec "$@"\n'
+    )
+    space = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    return [*space, "sh", "-c", prepare, "sh", *privileges, *command]
+
+
+class Contained(Agent):
+    """An agent that runs as in its pod."""
+
+    def __init__(
+        self, node: NodeUnderTest, container: dict[str, Any], state: Path, command: list[str]
+    ) -> None:
+        self.node = node
+        self.out = node.path / "records.jsonl"
+        self.err = node.path / "agent.log"
+        environ = {"PATH": f"{node.path}/bin:{os.environ['PATH']}", "HOME": str(node.path)}
+        if "PYTHONPATH" in os.environ:
+            environ["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        with self.out.open("ab") as out, self.err.open("ab") as err:
+            self.process = subprocess.Popen(
+                [
+                    *("nsenter", f"--net=/run/netns/{space_of(node.lab, 'node')}"),
+                    *contained(container, state, command),
+                ],
+                stdout=out,
+                stderr=err,
+                env=environ,
+            )
+
+    @property
+    def first(self) -> int:
+        """The process that is number 1 in there, by its number out here."""
+        [child] = (
+            Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+            .read_text()[:-1]
+            .split(" ")
+        )
+        return int(child)
+
+    def stop(self) -> int:
+        """As the kubelet would: the signal goes to number 1."""
+        os.kill(self.first, signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    knp = binaries / "knp"
+    knp.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m knp_py "$@"\n')
+    knp.chmod(0o755)
+    (tmp_path / "state").mkdir()
+    with node_of(tmp_path, MANIFESTS, "ds") as node:
+        for port in (80, 81):
+            node.serve_tcp("a/server", port)
+        yield node
+
+
+def start(node: NodeUnderTest, mode: str, entry: list[str]) -> Contained:
+    """The base's arguments, the mode and the source of policies exchanged."""
+    container = container_of("base/daemonset.yaml")
+    assert container["args"][0] == "--fail-open"
+    arguments = [mode, *container["args"][1:], "--manifests", str(node.directory)]
+    words = [word.replace("$(NODE_NAME)", "worker-1") for word in arguments]
+    agent = Contained(node, container, node.path / "state", [*entry, *words])
+    node.agents.append(agent)
+    eventually(agent.ready, "the agent is ready")
+    return agent
+
+
+def table(node: NodeUnderTest) -> bool:
+    return "knp" in node.run("node", "nft", "list", "tables").stdout
+
+
+def test_it_judges_with_one_capability_and_nothing_else(node: NodeUnderTest) -> None:
+    agent = start(node, "--fail-open", [str(DAEMONSET / "netpol")])
+    status = dict(
+        line.split(":\t", 1)
+        for line in Path(f"/proc/{agent.first}/status").read_text().splitlines()
+        if ":\t" in line
+    )
+    for kind in ("CapPrm", "CapEff", "CapBnd"):
+        assert int(status[kind], 16) == NET_ADMIN, kind
+    assert int(status["CapInh"], 16) == int(status["CapAmb"], 16) == 0
+    assert status["NoNewPrivs"] == "1"
+    assert status["NSpid"].split()[-1] == "1"  # it takes the signals of a number 1
+
+    assert node.connects("a/client", "10.244.1.3", 80)
+    assert not node.connects("a/client", "10.244.1.3", 81)
+    eventually(lambda: bool(agent.records()), "the denial is written")
+    assert {each["verdict"] for each in agent.records()} == {"deny"}
+    assert agent.get("/healthz") == (200, "ok\n")
+    assert agent.metric("knp_queue_depth") == 0.0
+    assert "knp_queue_depth{" in agent.get("/metrics")[1]  # /proc's queue file could be read
+    assert agent.status()["managed_pods"] == 1
+    assert (node.path / "state" / "knp.names").exists()
+    assert "warning" not in agent.log
+
+    assert agent.stop() == 0
+    assert not table(node)
+    assert node.connects("a/client", "10.244.1.3", 81)
+
+
+def test_a_change_reaches_it_and_fail_closed_stays_closed_until_cleanup(
+    node: NodeUnderTest,
+) -> None:
+    agent = start(node, "--fail-closed", ["knp", "agent"])
+    assert not node.connects("a/client", "10.244.1.3", 81)
+    since = node.write("more.yaml", MANIFESTS.rsplit("---", 1)[1].replace("80", "81"))
+    node.in_force(agent, since)
+    assert node.connects("a/client", "10.244.1.3", 81)
+
+    assert agent.stop() == 0
+    assert table(node)
+    eventually(
+        lambda: not node.connects("a/client", "10.244.1.3", 82), "closed, nobody being there"
+    )
+
+    container = container_of("overlays/cleanup/daemonset.yaml")
+    done = node.run(
+        "node",
+        *("env", f"PATH={node.path}/bin:{os.environ['PATH']}", f"HOME={node.path}"),
+        *contained(container, node.path / "state", [*container["command"], *container["args"]]),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "open now" in done.stdout
+    assert not table(node)
+    assert not (node.path / "state" / "knp.names").exists()
+    node.serve_tcp("a/server", 82)
+    assert node.connects("a/client", "10.244.1.3", 82)
+
+
+def test_cleanup_waits_for_the_agent_to_be_gone(node: NodeUnderTest) -> None:
+    start(node, "--fail-closed", ["knp", "agent"])
+    container = container_of("overlays/cleanup/daemonset.yaml")
+    done = node.run(
+        "node",
+        *("env", f"PATH={node.path}/bin:{os.environ['PATH']}", f"HOME={node.path}"),
+        *contained(container, node.path / "state", [*container["command"], *container["args"]]),
+    )
+    assert done.returncode == 3
+    assert "stop it first" in done.stderr
+    assert table(node)
+
+
+def test_without_the_capability_it_says_so(node: NodeUnderTest) -> None:
+    container = container_of("base/daemonset.yaml")
+    container["securityContext"]["capabilities"]["add"] = []
+    agent = Contained(
+        node, container, node.path / "state", ["knp", "agent", "--manifests", str(node.directory)]
+    )
+    node.agents.append(agent)
+    with suppress(subprocess.TimeoutExpired):
+        agent.process.wait(PATIENCE)
+    assert agent.process.returncode == 3
+    assert "CAP_NET_ADMIN" in agent.log
+    assert "Traceback" not in agent.log
