@@ -273,14 +273,18 @@ class RealServer:
 
     def install_crd(self, channel: Channel) -> None:
         """ClusterNetworkPolicy is there from now on, or changes to this channel."""
-        doc = definition(channel)
         path = f"{_CRDS}/{CLUSTER_POLICY_CRD}"
-        before = self._there(path)
-        if before is None:
-            self._done("POST", _CRDS, doc)
-        else:
+
+        def put() -> bool:
+            before = self._there(path)
+            doc = definition(channel)
+            if before is None:
+                self._done("POST", _CRDS, doc)
+                return True
             doc["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
-            self._done("PUT", path, doc)
+            return self._ask("PUT", path, doc)[0] == 200  # its status may be written meanwhile
+
+        _until(put)
         _until(lambda: self._ask("GET", CLUSTER_POLICIES.path())[0] == 200)
 
     def remove_crd(self) -> None:

@@ -4,6 +4,46 @@ import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable
+
+
+class _Link:
+    """A connection: the client's end, and the one to where it is passed on."""
+
+    def __init__(self, near: socket.socket, far: socket.socket) -> None:
+        self._ends = (near, far)
+        self._reset = False
+
+    def run(self, wait: Callable[[], object]) -> None:
+        """Copy both ways until both are done; ``wait`` is called before anything is passed on."""
+        near, far = self._ends
+        for end in self._ends:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        back = threading.Thread(target=self._copy, args=(far, near, wait), daemon=True)
+        back.start()
+        self._copy(near, far, wait)
+        back.join()
+        near.close()
+        far.close()
+
+    def reset(self) -> None:
+        """Have both ends closed by a reset."""
+        self._reset = True
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                end.shutdown(socket.SHUT_RD)  # wakes who reads; says nothing to the other side
+
+    def _copy(
+        self, source: socket.socket, target: socket.socket, wait: Callable[[], object]
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while (data := source.recv(65536)) and not self._reset:
+                wait()
+                target.sendall(data)
+        if not self._reset:
+            with contextlib.suppress(OSError):
+                target.shutdown(socket.SHUT_WR)
 
 
 class Proxy:
@@ -12,7 +52,7 @@ class Proxy:
     def __init__(self, upstream: int) -> None:
         self.upstream = upstream
         self._lock = threading.Lock()
-        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._links: set[_Link] = set()
         self._threads: list[threading.Thread] = []
         self._thawed = threading.Event()
         self._thawed.set()
@@ -24,7 +64,7 @@ class Proxy:
     def connections(self) -> int:
         """How many are open."""
         with self._lock:
-            return len(self._pairs)
+            return len(self._links)
 
     def start(self) -> None:
         """Accept connections."""
@@ -54,9 +94,9 @@ class Proxy:
         """Reset all connections."""
         self.thaw()
         with self._lock:
-            pairs = list(self._pairs)
-        for pair in pairs:
-            _reset(*pair)
+            links = list(self._links)
+        for link in links:
+            link.reset()
 
     def freeze(self) -> None:
         """Pass nothing on, and keep everything open."""
@@ -66,9 +106,8 @@ class Proxy:
         """Go on with what was held up."""
         self._thawed.set()
 
-    def _start(self, what: object, *arguments: object) -> None:
-        assert callable(what)
-        thread = threading.Thread(target=what, args=arguments, name="proxy", daemon=True)
+    def _start(self, what: Callable[[socket.socket], None], argument: socket.socket) -> None:
+        thread = threading.Thread(target=what, args=(argument,), name="proxy", daemon=True)
         with self._lock:
             self._threads = [known for known in self._threads if known.is_alive()]
             self._threads.append(thread)
@@ -83,41 +122,19 @@ class Proxy:
             self._start(self._serve, near)
 
     def _serve(self, near: socket.socket) -> None:
-        """One direction here, the other in a thread of its own."""
         try:
             far = socket.create_connection(("127.0.0.1", self.upstream))
         except OSError:
             near.close()
             return
-        pair = (near, far)
+        link = _Link(near, far)
         with self._lock:
-            self._pairs.add(pair)
-        for end in pair:
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        back = threading.Thread(target=self._copy, args=(far, near), daemon=True)
-        back.start()
-        self._copy(near, far)
-        back.join()
-        with self._lock:
-            self._pairs.discard(pair)
-        near.close()
-        far.close()
-
-    def _copy(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                self._thawed.wait()
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
-
-
-def _reset(near: socket.socket, far: socket.socket) -> None:
-    """Have the near end closed by a reset; the copying threads do the closing."""
-    for end in (near, far):
-        with contextlib.suppress(OSError):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            end.shutdown(socket.SHUT_RD)
+            self._links.add(link)
+        try:
+            link.run(self._thawed.wait)
+        finally:
+            with self._lock:
+                self._links.discard(link)
 
 
 def _bound(port: int) -> socket.socket:
