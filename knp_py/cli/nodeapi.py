@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from knp_py.adapters.inotify import Timer
@@ -11,6 +11,7 @@ from knp_py.adapters.kube.client import Client
 from knp_py.adapters.kube.follow import Follower, Progress
 from knp_py.adapters.kube.resources import WATCHED
 from knp_py.adapters.kube.troubles import Troubles
+from knp_py.adapters.kube.writer import Writer
 from knp_py.adapters.nodefile import NodeFile
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.mirror import Mirror, Remark, lines_of
@@ -32,14 +33,22 @@ _STOP = 1.0  # seconds that the followers have to stop
 
 
 class Cluster:
-    """Follows every resource that decides, and has one node of all write what it says of them.
+    """Follows every resource that decides; ``node`` is this node's name, None for no node.
 
-    What is ``kept`` of it serves a start at which the server does not answer.
+    ``write`` makes who writes what there is to say of policies, from what is known of them by
+    their kind and whether that is all there is. What is ``kept`` of the node serves a start at
+    which the server does not answer.
     """
 
-    def __init__(self, client: Client, settings: Settings, kept: NodeFile | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node: str | None,
+        kept: NodeFile | None,
+        write: Callable[[Mapping[str, Mirror], Callable[[], bool]], Writer | None] | None = None,
+    ) -> None:
         self._client = client
-        self._node = settings.node
+        self._node = node
         self._kept = kept
         self._timer = Timer()
         self._announce = Announcer()
@@ -60,7 +69,7 @@ class Cluster:
             )
             for each in WATCHED
         ]
-        self._writer = writer_of(settings, client, self._mirrors, lambda: not self.waits_for())
+        self._writer = write and write(self._mirrors, lambda: not self.waits_for())
 
     def fileno(self) -> int:
         """Readable when something has changed."""
@@ -197,4 +206,5 @@ def cluster_of(settings: Settings, table: str) -> Cluster:
     if settings.kubeconfig:
         enter = partial(by_kubeconfig, settings.kubeconfig, settings.context)
     kept = NodeFile(settings.state_dir, f"{table}.node") if settings.state_dir else None
-    return Cluster(Client(enter), settings, kept)
+    client = Client(enter)
+    return Cluster(client, settings.node, kept, partial(writer_of, settings, client))
