@@ -20,6 +20,7 @@ from helpers.kustomized import (
     problems,
 )
 
+from knp_py.adapters.kube.resources import WRITTEN
 from knp_py.cli.main import load
 
 BUILT = [
@@ -35,9 +36,6 @@ FILES = [
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 CAPTURES = "captures"
 AGENTS = {"base": "--fail-open", "overlays/fail-closed": "--fail-closed"}
-
-# What `agent` is told that no command line of this version knows: it comes with status writing.
-AHEAD = {"--write-status=auto"}
 
 
 def pods(found: list[Document]) -> Iterator[Document]:
@@ -151,12 +149,8 @@ def granted(found: list[Document]) -> set[tuple[str, str, str, str, str]]:
 
 
 STATUS = {
-    ("policy.networking.k8s.io", "clusternetworkpolicies/status", "", "", "patch"),
-    ("coordination.k8s.io", "leases", "kube-system", "", "create"),
-    ("coordination.k8s.io", "leases", "kube-system", "knp-status", "get"),
-    ("coordination.k8s.io", "leases", "kube-system", "knp-status", "update"),
-    ("", "events", "default", "", "create"),
-    ("", "events", "default", "", "patch"),
+    (need.group, need.resource, "kube-system" if need.own else "", need.name, need.verb)
+    for need in WRITTEN
 }
 
 
@@ -273,13 +267,7 @@ def test_every_option_is_one_the_agent_has(name: str) -> None:
         for container in containers(spec):
             words = [*container.get("command", []), *container.get("args", [])]
             if words[:2] == ["knp", "agent"]:
-                words = [word for word in words if word not in AHEAD or not is_ahead(word)]
                 understood([word.replace("$(NODE_NAME)", "worker-1") for word in words])
-
-
-def is_ahead(word: str) -> bool:
-    flag = word.partition("=")[0]
-    return all(flag not in option.opts for option in load("agent").params)
 
 
 @needs_kubectl
