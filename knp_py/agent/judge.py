@@ -298,7 +298,10 @@ class Judge:
         else:
             # A denial that a name could undo is given anew each time: one may be learned next.
             deed = Deed.DENY_REMEMBER if remember and not given.named else Deed.DENY
-        cell, logged = self._metrics.verdict_cell(given), given.verdict in self._logged
+        cell = self._metrics.verdict_cell(given)
+        # A pod of ours that nobody knows yet is worth a line even when it is let through.
+        stranger = bool(given.unidentified) and self._is_ours(given.unidentified)
+        logged = given.verdict in self._logged or (stranger and bool(self._logged))
         answer = _Answer(given, int(deed), cell, packet.protocol, logged)
         if given is decision:
             if len(self._answers) >= _MOST_ANSWERS:

@@ -91,7 +91,9 @@ class VerdictLog(LineLog):
             if shadow.verdict is verdict:
                 return
             first = True  # somebody waits for this difference
-        if self._which != "all" and (self._which == "none" or not first):
+        if self._which != "all" and (
+            self._which == "none" or not (first or decision.unidentified)
+        ):
             return
         if not self._admits(verdict, flow.ts_ns, first=first):
             return

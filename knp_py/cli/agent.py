@@ -313,6 +313,6 @@ def cleanup(
 
     After a fail-closed agent nothing else opens the node's pods again.
     """
-    from knp_py.cli.nodeagent import clean_up  # noqa: PLC0415
+    from knp_py.cli.nodecleanup import clean_up  # noqa: PLC0415
 
     print(clean_up(instance, state_dir))

@@ -4,13 +4,11 @@ Two threads matter. The packet thread reads the queues and alone touches the eng
 thread reads manifests, keeps the rules and handles signals. HTTP has threads of its own.
 """
 
-import os
-import re
 import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
@@ -28,18 +26,19 @@ from knp_py.adapters.poller import Poller
 from knp_py.adapters.probe import RoundTrip
 from knp_py.adapters.rules import Rules
 from knp_py.agent.judge import World
-from knp_py.agent.layout import Layout, Queues
 from knp_py.agent.loop import PacketLoop
-from knp_py.agent.marks import Ask, Marks, parse_marks
+from knp_py.agent.marks import Ask, parse_marks
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.ports import Queue
 from knp_py.agent.ruleset import iptables, remove
 from knp_py.agent.source import Batch
 from knp_py.agent.world import WorldKeeper
+from knp_py.cli.nodecleanup import require_root, table_of
 from knp_py.cli.nodecrew import Crew, Duty
-from knp_py.cli.nodemanifests import Followed, source_of
+from knp_py.cli.nodemanifests import source_of
 from knp_py.cli.nodepages import Overview
-from knp_py.cli.nodeparts import Complaints, Settings, build
+from knp_py.cli.nodeparts import Complaints, Settings, build, layout_of
+from knp_py.cli.nodeshadow import Candidates
 from knp_py.cli.nodewords import (
     CHANGES,
     errors,
@@ -53,53 +52,15 @@ from knp_py.cli.nodewords import (
 )
 from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
-from knp_py.errors import InputError, NotPermittedError
+from knp_py.errors import NotPermittedError
 from knp_py.model.changes import Change
 
-_INSTANCE = re.compile(r"[a-z0-9]{1,16}")
 _PROOF_EVERY = 5.0  # seconds between two proofs that the rules are what they should be
 _SCAN_EVERY = 30.0  # seconds without an event after which the manifests are looked at anyway
 _SWITCH = 0.0005  # seconds that the packet thread waits for another at most
 _SETTLE = 1.0  # seconds without a change after which the rules are noted as ours
 _STUCK = 10.0  # seconds without a turn after which the agent counts as dead
 _DNS_COPY = 65_535  # bytes of a packet: an answer may be as long
-
-
-def table_of(instance: str) -> str:
-    """The nftables table of an instance; raises ``InputError`` for a name that cannot be one."""
-    if not _INSTANCE.fullmatch(instance):
-        raise InputError(f"--instance {instance}: expected up to 16 lower-case letters and digits")
-    return "knp" if instance == "knp" else f"knp_{instance}"
-
-
-def clean_up(instance: str, state_dir: str) -> str:
-    """Remove an instance's rules and kept names; what was done, in one line."""
-    table = table_of(instance)
-    _require_root()
-    try:
-        lock = InstanceLock(instance)
-    except NotPermittedError:
-        raise NotPermittedError(
-            f"an agent of the instance {instance!r} is running here and would put its rules back:"
-            " stop it first"
-        ) from None
-    rules = Rules(table, table.upper(), Marks().verdict)
-    was_there = rules.has_table()
-    rules.remove(remove(table))
-    if state_dir:
-        with suppress(FileNotFoundError):
-            os.unlink(f"{state_dir}/{table}.names")
-        with suppress(FileNotFoundError):
-            os.unlink(f"{state_dir}/{table}.node")
-    lock.close()
-    if was_there:
-        return f"removed the rules of the instance {instance}: the pods of this node are open now"
-    return f"no rules of the instance {instance} were here"
-
-
-def _require_root() -> None:
-    if os.geteuid() != 0:
-        raise NotPermittedError("knp agent needs root (CAP_NET_ADMIN): try sudo")
 
 
 class NodeAgent:
@@ -119,6 +80,7 @@ class NodeAgent:
         self._as_ours = ""  # the rules' text as we made them, when it is known
         self._settled = 0.0
         self._enforcing = False
+        self._complete = False  # the world in force is the source's, whole
         self._pending: list[Change] = []  # what workers do not have yet
         first = settings.nfqueue_id + 1
         self._crew = Crew(range(first, first + settings.queues) if settings.queues > 1 else ())
@@ -136,14 +98,19 @@ class NodeAgent:
             self._source = source_of(settings, self._table)
             stack.callback(self._source.close)
             first = self._source.check()
-            self._candidates = Followed(settings.shadow, "shadow: ") if settings.shadow else None
-            shadow = None if self._candidates is None else self._candidates.scan()
-            _require_root()
+            self._candidates = Candidates(settings) if settings.shadow else None
+            require_root()
             sys.setswitchinterval(_SWITCH)
             stack.callback(InstanceLock(settings.instance).close)
             self._rules = Rules(self._table, self._table.upper(), self._marks.verdict)
             self._rules.refuse_neighbours(self._marks.ours, self._marks.connection)
-            self._layout = self._lay_out()
+            self._layout = layout_of(
+                settings,
+                self._table,
+                self._marks,
+                native=self._rules.native,
+                paths=self._rules.paths,
+            )
             self._kept = self._open_names()
             outlet = Outlet(sys.stdout.fileno())
             stack.callback(outlet.close)
@@ -169,9 +136,8 @@ class NodeAgent:
             )
             # The judge has its world before a queue is open: packets come at once.
             self._parts.judge.load(self._keeper.prepare(first.changes))
-            self._shadow_state = ClusterState()
-            if shadow is not None:
-                self._take_candidates(shadow)
+            if self._candidates is not None:
+                self._candidates.begin(self._parts.shadow, self._crew)
             self._remember_names()
             self._crew.start(
                 Duty(
@@ -179,7 +145,7 @@ class NodeAgent:
                     self._parts,
                     self._keeper,
                     self._metrics,
-                    self._shadow_state,
+                    ClusterState() if self._candidates is None else self._candidates.state,
                     self._clock,
                     self._tick,
                 )
@@ -219,30 +185,6 @@ class NodeAgent:
         return 1 if self._failure else 0
 
     # -- starting ----------------------------------------------------------------------
-
-    def _lay_out(self) -> Layout:
-        settings = self._settings
-        main, dns, workers = settings.nfqueue_id, settings.dns_queue_id, settings.queues
-        judge = (main + 1, main + workers) if workers > 1 else (main, main)
-        queues = Queues(judge, main, dns)
-        if dns in {main, *range(judge[0], judge[1] + 1)} or queues.numbers[-1] > 65535:
-            raise InputError(
-                f"--nfqueue-id {main}, --queues {workers} and --dns-queue-id {dns}: the queues'"
-                " numbers must differ and be at most 65535"
-            )
-        mode = settings.mode
-        return Layout(
-            table=self._table,
-            marks=self._marks,
-            queues=queues,
-            fail_open=mode.fail_open,
-            remember=mode.remember,
-            strict=mode.strict,
-            native=self._rules.native,
-            paths=self._rules.paths,
-            drops=not mode.dry_run,
-            priority=settings.priority,
-        )
 
     def _open_names(self) -> NameFile | None:
         """Where names survive; that they cannot is no reason not to enforce."""
@@ -288,6 +230,9 @@ class NodeAgent:
             self._parts.judge.load(self._keeper.absorb(batch.changes, 1))
             self._crew.change(1, batch.changes)
             self._overview.batch = batch
+            if self._candidates is not None:
+                self._candidates.follow(batch)
+        self._complete = not self._source.waits_for()
         if self._stopping:
             if self._settings.mode.fail_open:
                 self._rules.remove(remove(self._table))
@@ -348,13 +293,12 @@ class NodeAgent:
         wrong = self._proof.check(5.0)
         if wrong is not None:
             say(f"not ready: {wrong}")
-        say(greeting(self._settings, self._keeper.managed_pods, self._rules.how))
-        node = self._settings.node
-        if node is not None and not self._keeper.knows_node():
-            say(f"warning: no Node and no Pod says that there is a node {node}: nothing is judged")
+        if self._complete:
+            self._greet()
         self._wake.add(self._source.fileno())
         if self._candidates is not None:
             self._wake.add(self._candidates.fileno())
+            self._candidates.post = self._loop.post
         self._proof_due = time.monotonic() + _PROOF_EVERY
         self._scan_due = time.monotonic() + _SCAN_EVERY
         try:
@@ -374,6 +318,13 @@ class NodeAgent:
                 say(f"{lost} lines about verdicts could not be written any more")
             say(farewell(self._settings.mode, self._failure))
 
+    def _greet(self) -> None:
+        """Say that all there is is in force."""
+        say(greeting(self._settings, self._keeper.managed_pods, self._rules.how))
+        node = self._settings.node
+        if node is not None and not self._keeper.knows_node():
+            say(f"warning: no Node and no Pod says that there is a node {node}: nothing is judged")
+
     def _turn(self) -> None:
         """What the main thread has to do next: a change of manifests, a proof that is due."""
         due = self._proof_due if self._as_ours else min(self._proof_due, self._settled)
@@ -390,9 +341,7 @@ class NodeAgent:
             self._scan_due = time.monotonic() + _SCAN_EVERY
             self._take(batch)
         if self._candidates is not None:
-            other = self._candidates.look()
-            if other is not None:
-                self._take_candidates(other)
+            self._candidates.look()
         if time.monotonic() >= self._proof_due:
             self._proof_due = time.monotonic() + _PROOF_EVERY
             self._prove()
@@ -408,23 +357,17 @@ class NodeAgent:
         self._crew.change(self._keeper.generation, self._pending)
         self._pending = []
         self._overview.batch = batch
+        if self._candidates is not None:
+            self._candidates.follow(batch)
         self._settle()
+        if not (self._complete or self._source.waits_for()):
+            self._complete = True
+            self._greet()
+            return
         if self._settings.verbosity >= CHANGES:
             say_changes(batch)
         if changed and (self._settings.manifests or has_policy(batch)):
             say(f"generation {self._keeper.generation} in force: {summary(batch)}")
-
-    def _take_candidates(self, batch: Batch) -> None:
-        shadow = self._parts.shadow
-        if shadow is None:
-            return
-        self._shadow_state.apply_all(batch.changes)
-        snapshot = self._shadow_state.snapshot()
-        if not self._proof_due:
-            shadow.load(snapshot)  # nobody else is there yet
-            return
-        self._loop.post(lambda: shadow.load(snapshot))
-        self._crew.candidates(batch.changes)
 
     def _prove(self) -> None:
         """See to it that packets come by us; put the rules back when somebody removed them."""
@@ -476,9 +419,8 @@ class NodeAgent:
 
     def _unready(self) -> str | None:
         """Whether a packet gets its verdict here, and a verdict of all there is."""
-        waits = self._source.waits_for()
-        if waits:
-            return f"the API server has not said everything yet: {waits}"
+        if not self._complete:
+            return f"the API server has not said everything yet: {self._source.waits_for()}"
         return self._proof.check() if self._enforcing else "not enforcing yet"
 
     def _unhealthy(self) -> str | None:

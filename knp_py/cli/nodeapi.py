@@ -27,7 +27,6 @@ from knp_py.model.objects import Node
 _TOGETHER = 0.025  # seconds of events that are put in force at once
 _SAY_FIRST = 2.0  # seconds until it says whom it waits for
 _SAY_AGAIN = 30.0  # and between two such lines
-_HURRY = 2.0  # seconds after which it goes by what it knew of its node before
 _RELEASE = 1.0  # seconds until another node is told that it may write
 _STOP = 1.0  # seconds that the followers have to stop
 
@@ -53,6 +52,8 @@ class Cluster:
         self._timer = Timer()
         self._announce = Announcer()
         self._due = False
+        self._handed_over = False
+        self._early: Node | None = None  # what was said before anything else could be
         self._mirrors = {
             each.kind: Mirror(SingleReader(each.api_version, each.kind, "cluster"))
             for each in WATCHED
@@ -85,19 +86,16 @@ class Cluster:
             follower.start()
         if self._writer is not None:
             self._writer.start()
-        started = said = time.monotonic()
-        patience = _SAY_FIRST
-        while self.waits_for():
+        said, patience = time.monotonic(), _SAY_FIRST
+        while unlisted := self._unlisted():
             now = time.monotonic()
-            own = self._own_node()
-            if early and own is None and self._kept is not None and now - started > _HURRY:
-                own = self._kept.read(self._node or "")
-            if early and own is not None:
+            own = self._early = (self._own_node() or self._kept_node()) if early else None
+            if own is not None:
                 say(f"holding the pods of {', '.join(own.pod_cidrs) or 'no network'} meanwhile")
                 return self._batch([Change(Verb.APPLIED, own)])
             if now - said > patience:
                 said, patience = now, _SAY_AGAIN
-                say(f"waiting for {self._client.server}: {self.waits_for()} not listed yet")
+                say(f"waiting for {self._client.server}: {unlisted} not listed yet")
             if until(0.05):
                 return None
         return self.scan()
@@ -109,15 +107,20 @@ class Cluster:
     def scan(self) -> Batch:
         """What has changed; says what is newly wrong and what is well again."""
         self._due = False
-        if self.waits_for():
+        if self._unlisted():
             # Half of the objects are another policy than all of them.
             return self._batch(())
         # Policies last: who they select is known by then.
-        batch = self._batch(c for mirror in self._mirrors.values() for c in mirror.take())
-        self._announce(batch)
+        changes = [change for mirror in self._mirrors.values() for change in mirror.take()]
         own = self._own_node()
-        if own is not None and self._kept is not None:
+        if own is None and self._early is not None:
+            changes.append(Change(Verb.DELETED, self._early))
+        elif own is not None and self._kept is not None:
             self._kept.write(own)
+        self._early = None
+        batch = self._batch(changes)
+        self._announce(batch)
+        self._handed_over = True
         return batch
 
     def age(self) -> float:
@@ -125,7 +128,10 @@ class Cluster:
         return max((each.progress.age() for each in self._followers), default=0.0)
 
     def waits_for(self) -> str:
-        """The resources that were not listed yet."""
+        """The resources that were not listed yet; empty once all of them were handed over."""
+        return "" if self._handed_over else self._unlisted() or "nothing more, it is taken in"
+
+    def _unlisted(self) -> str:
         return ", ".join(
             each.resource.plural for each in self._followers if not each.progress.synced
         )
@@ -187,6 +193,9 @@ class Cluster:
     def _own_node(self) -> Node | None:
         found = self._mirrors["Node"].find(("Node", "", self._node or ""))
         return found if isinstance(found, Node) else None
+
+    def _kept_node(self) -> Node | None:
+        return None if self._kept is None else self._kept.read(self._node or "")
 
     def _batch(self, changes: Iterable[Change]) -> Batch:
         remarks = self.remarks()

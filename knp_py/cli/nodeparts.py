@@ -10,6 +10,7 @@ from typing import NamedTuple
 from knp_py.adapters.clocks import BootClock
 from knp_py.agent.connections import NamedConnections, Tuple
 from knp_py.agent.judge import Judge, Mode
+from knp_py.agent.layout import Layout, Queues
 from knp_py.agent.marks import Marks
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.packetlog import PacketLog
@@ -20,6 +21,7 @@ from knp_py.engine.live import LiveDatapath
 from knp_py.engine.names import DomainCache, SavedName, Scope
 from knp_py.engine.resolvers import parse_networks, parse_trust
 from knp_py.engine.snoop import DnsSnooper
+from knp_py.errors import InputError
 from knp_py.model.decision import NameGrant
 from knp_py.model.net import parse_address
 from knp_py.verdicts.klogentry import Format
@@ -158,6 +160,36 @@ def build(
         packets=packets,
     )
     return Parts(judge, datapath, cache, snooper, log, packets, shadow, connections)
+
+
+def layout_of(
+    settings: Settings, table: str, marks: Marks, *, native: bool, paths: bool
+) -> Layout:
+    """What the rules are made for; raises ``InputError`` for queues that cannot be.
+
+    ``native``: nftables can queue; ``paths``: it can ask for the way back to a sender.
+    """
+    main, dns, workers = settings.nfqueue_id, settings.dns_queue_id, settings.queues
+    judge = (main + 1, main + workers) if workers > 1 else (main, main)
+    queues = Queues(judge, main, dns)
+    if dns in {main, *range(judge[0], judge[1] + 1)} or queues.numbers[-1] > 65535:
+        raise InputError(
+            f"--nfqueue-id {main}, --queues {workers} and --dns-queue-id {dns}: the queues'"
+            " numbers must differ and be at most 65535"
+        )
+    mode = settings.mode
+    return Layout(
+        table=table,
+        marks=marks,
+        queues=queues,
+        fail_open=mode.fail_open,
+        remember=mode.remember,
+        strict=mode.strict,
+        native=native,
+        paths=paths,
+        drops=not mode.dry_run,
+        priority=settings.priority,
+    )
 
 
 class Complaints:

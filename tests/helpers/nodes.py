@@ -153,15 +153,10 @@ class NodeUnderTest:
         part.replace(self.directory / name)
         return time.time_ns()
 
-    def agent(self, *options: str, ready: bool = True) -> Agent:
-        """Start one; wait until it enforces."""
-        agent = Agent(
-            self,
-            [
-                *("--manifests", str(self.directory), "--all-nodes"),
-                *("--state-dir", str(self.path / "state"), *options),
-            ],
-        )
+    def agent(self, *options: str, ready: bool = True, source: tuple[str, ...] = ()) -> Agent:
+        """Start one; wait until it enforces. It follows the directory, or another ``source``."""
+        source = source or ("--manifests", str(self.directory), "--all-nodes")
+        agent = Agent(self, [*source, "--state-dir", str(self.path / "state"), *options])
         self.agents.append(agent)
         if ready:
             eventually(agent.ready, "the agent is ready")

@@ -1,0 +1,281 @@
+"""A real agent that follows an API server: real rules, real packets, a server that fails."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helpers.apiserver import ApiServer
+from helpers.nodes import Agent, NodeUnderTest, eventually, node_of, on_a_node
+
+pytestmark = on_a_node
+
+A, B, NEW = "10.94.1.11", "10.94.1.12", "10.94.1.13"
+CLUSTER = f"""\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {{name: n1}}
+  spec: {{podCIDRs: [10.94.1.0/24]}}
+  status: {{addresses: [{{type: InternalIP, address: 10.94.0.1}}]}}
+- apiVersion: v1
+  kind: Namespace
+  metadata: {{name: x}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: a, namespace: x, labels: {{app: a}}}}
+  spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}
+  status: {{phase: Running, podIPs: [{{ip: {A}}}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: b, namespace: x, labels: {{app: b}}}}
+  spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}
+  status: {{phase: Running, podIPs: [{{ip: {B}}}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: new, namespace: x, labels: {{app: a}}}}
+  spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}
+  status: {{phase: Running, podIPs: [{{ip: {NEW}}}]}}
+"""
+ALLOWED, FORBIDDEN = 80, 81
+
+
+def to_b(port: int) -> dict[str, Any]:
+    """Pods ``app: a`` may go to one port of b, and nowhere else."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "to-b", "namespace": "x"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app": "a"}},
+            "policyTypes": ["Egress"],
+            "egress": [{"ports": [{"port": port, "protocol": "TCP"}]}],
+        },
+    }
+
+
+def guard(action: str) -> dict[str, Any]:
+    """An Admin rule about everything that pods ``app: a`` send."""
+    return {
+        "apiVersion": "policy.networking.k8s.io/v1alpha2",
+        "kind": "ClusterNetworkPolicy",
+        "metadata": {"name": "guard"},
+        "spec": {
+            "tier": "Admin",
+            "priority": 1,
+            "subject": {
+                "pods": {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "a"}}}
+            },
+            "egress": [{"action": action, "to": [{"networks": ["0.0.0.0/0"]}]}],
+        },
+    }
+
+
+class Stage:
+    """A node, an API server on its loopback, and pods that are there before the API says so."""
+
+    def __init__(self, node: NodeUnderTest, api: ApiServer, path: Path) -> None:
+        self.node = node
+        self.api = api
+        self.config = path / "kubeconfig"
+        api.kubeconfig(self.config)
+        self.pods = {}
+        for document in yaml.safe_load(CLUSTER)["items"]:
+            name = document["metadata"]["name"]
+            self.pods[name] = document
+            if name != "new":
+                api.apply(document)
+        api.apply(to_b(ALLOWED))
+
+    def agent(self, *options: str, ready: bool = True) -> Agent:
+        source = ("--kubeconfig", str(self.config), "--hostname-override", "n1")
+        return self.node.agent(*options, source=source, ready=ready)
+
+    def outside(self, action: Callable[[], object]) -> object:
+        """By a thread that is on the node: where the API server listens."""
+        return self.node.topology.call("node", action)
+
+    def connects(self, place: str, port: int, *, timeout: float = 0.5) -> bool:
+        return self.node.connects(f"x/{place}", B, port, timeout=timeout)
+
+    def waits(self, place: str, port: int, expected: bool) -> None:
+        eventually(
+            lambda: self.connects(place, port, timeout=0.3) is expected,
+            f"x/{place} to {port} is {'allowed' if expected else 'denied'}",
+        )
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with node_of(tmp_path, CLUSTER) as node:
+        api = ApiServer()
+        node.topology.call("node", api.__enter__)
+        try:
+            for port in (ALLOWED, FORBIDDEN):
+                node.serve_tcp("x/b", port)
+            yield Stage(node, api, tmp_path)
+        finally:
+            api.__exit__(None, None, None)
+
+
+def test_policies_of_a_cluster_are_enforced_and_followed(stage: Stage) -> None:
+    agent = stage.agent("--fail-closed")
+    eventually(lambda: "1 of them selected by policy" in agent.log, "it greets")
+    assert "the cluster has no ClusterNetworkPolicy" in agent.log
+    assert stage.connects("a", ALLOWED, timeout=5)
+    assert not stage.connects("a", FORBIDDEN)
+    stage.api.apply(to_b(FORBIDDEN))
+    stage.waits("a", FORBIDDEN, expected=True)
+    assert not stage.connects("a", ALLOWED)
+    # A pod that is selected no more, and one that is now.
+    stage.api.patch("Pod", "x", "a", {"metadata": {"labels": {"app": "z"}}})
+    stage.waits("a", ALLOWED, expected=True)
+    stage.api.patch("Pod", "x", "a", {"metadata": {"labels": {"app": "a"}}})
+    stage.waits("a", ALLOWED, expected=False)
+    status = agent.status()["source"]
+    assert status["objects"]["Pod"] == 2
+    assert status["resources"]["pods"]["synced"]
+    assert status["age_seconds"] < 60
+    assert agent.metric("knp_api_events_total") >= 3
+
+
+def test_a_crd_that_is_installed_later(stage: Stage) -> None:
+    stage.agent("--fail-closed")
+    assert stage.connects("a", ALLOWED, timeout=5)
+    stage.api.install_crd("experimental")
+    stage.api.apply(guard("Deny"))
+    stage.waits("a", ALLOWED, expected=False)
+    stage.api.apply(guard("Pass"))
+    stage.waits("a", ALLOWED, expected=True)
+
+
+@pytest.mark.parametrize("mode", ["--fail-closed", "--fail-open"])
+def test_a_pod_that_runs_before_the_api_knows_its_address(stage: Stage, mode: str) -> None:
+    agent = stage.agent(mode)
+    closed = mode == "--fail-closed"
+    assert stage.connects("new", FORBIDDEN, timeout=1) is not closed
+    eventually(
+        lambda: any(r.get("unidentified") == [NEW] for r in agent.records()), "it is logged"
+    )
+    record = next(r for r in agent.records() if r.get("unidentified"))
+    assert record["verdict"] == ("deny" if closed else "allow")
+    pending = stage.pods["new"] | {"status": {"phase": "Pending"}}
+    stage.api.apply(pending)
+    time.sleep(0.3)
+    assert stage.connects("new", FORBIDDEN, timeout=1) is not closed
+    stage.api.apply(stage.pods["new"])
+    stage.waits("new", ALLOWED, expected=True)
+    stage.waits("new", FORBIDDEN, expected=False)
+    # Terminating is still itself; when its object goes, nobody knows it again.
+    stage.api.terminate("Pod", "x", "new")
+    time.sleep(0.3)
+    assert stage.connects("new", ALLOWED, timeout=5)
+    assert not stage.connects("new", FORBIDDEN)
+    stage.api.delete("Pod", "x", "new")
+    stage.waits("new", FORBIDDEN, expected=not closed)
+
+
+def test_a_namespace_that_goes_takes_its_policies_along_last(stage: Stage) -> None:
+    stage.agent("--fail-closed")
+    stage.api.terminate("Namespace", "", "x")
+    stage.api.delete("NetworkPolicy", "x", "to-b")
+    time.sleep(0.5)
+    assert stage.connects("a", ALLOWED, timeout=5)
+    assert not stage.connects("a", FORBIDDEN)
+
+
+def test_what_was_known_decides_through_an_outage(stage: Stage) -> None:
+    agent = stage.agent("--fail-closed")
+    stage.outside(stage.api.stop_listening)
+    stage.api.cut_watches()
+    eventually(lambda: agent.metric("knp_source_age_seconds") > 2, "it says how old it is")
+    assert agent.get("/healthz")[0] == 200
+    assert agent.get("/readyz")[0] == 200
+    assert stage.connects("a", ALLOWED, timeout=5)
+    assert not stage.connects("a", FORBIDDEN)
+    assert "what was known goes on" in agent.log
+    stage.api.apply(to_b(FORBIDDEN))
+    stage.outside(stage.api.start_listening)
+    stage.waits("a", FORBIDDEN, expected=True)
+    eventually(lambda: "is heard again" in agent.log, "that is said")
+
+
+def test_a_restart_during_an_outage_holds_what_was_held(stage: Stage) -> None:
+    agent = stage.agent("--fail-closed", "--remember", "off")
+    assert stage.connects("a", ALLOWED, timeout=5)
+    stage.outside(stage.api.stop_listening)
+    stage.api.cut_watches()
+    agent.kill()
+    agent = stage.agent("--fail-closed", "--remember", "off", ready=False)
+    eventually(lambda: "waiting for" in agent.log, "it says for whom it waits")
+    eventually(lambda: _answers(agent, "/healthz") == 200, "it is alive")
+    code, text = agent.get("/readyz")
+    assert (code, "pods" in text) == (503, True)
+    for port in (ALLOWED, FORBIDDEN):
+        assert not stage.connects("a", port)
+    stage.outside(stage.api.start_listening)
+    eventually(agent.ready, "it is ready")
+    assert stage.connects("a", ALLOWED, timeout=5)
+    assert not stage.connects("a", FORBIDDEN)
+
+
+def test_a_boot_without_an_api_server_holds_the_nodes_pods(stage: Stage) -> None:
+    """No rules are left of the last time, only the file that tells the node's networks."""
+    agent = stage.agent("--fail-closed")
+    agent.stop()
+    kept = stage.node.path / "state" / "knp.node"
+    text = kept.read_text()
+    stage.node.cleanup()
+    assert not kept.exists(), "whoever cleans up wants nothing to be left"
+    kept.write_text(text)
+    stage.outside(stage.api.stop_listening)
+    assert stage.connects("a", FORBIDDEN, timeout=5)
+    agent = stage.agent("--fail-closed", ready=False)
+    eventually(lambda: "holding the pods of 10.94.1.0/24 meanwhile" in agent.log, "it holds them")
+    for port in (ALLOWED, FORBIDDEN):
+        stage.waits("a", port, expected=False)
+        assert not stage.connects("a", port)
+    assert agent.get("/readyz")[0] == 503
+    stage.outside(stage.api.start_listening)
+    eventually(agent.ready, "it has heard everything")
+    stage.waits("a", ALLOWED, expected=True)
+    assert not stage.connects("a", FORBIDDEN)
+
+
+@pytest.mark.parametrize("mode", ["--fail-closed", "--fail-open"])
+def test_a_stop_while_it_waits(stage: Stage, mode: str) -> None:
+    stage.outside(stage.api.stop_listening)
+    agent = stage.agent(mode, ready=False)
+    eventually(lambda: _answers(agent, "/healthz") == 200, "it is there")
+    assert agent.stop() == 0
+    assert "stopped" in agent.log
+    assert stage.connects("a", FORBIDDEN, timeout=5)
+
+
+def test_workers_follow_too(stage: Stage) -> None:
+    stage.agent("--fail-closed", "--queues", "2", "--remember", "off")
+    for _ in range(8):
+        assert stage.connects("a", ALLOWED, timeout=5)
+        assert not stage.connects("a", FORBIDDEN, timeout=0.2)
+    stage.api.apply(to_b(FORBIDDEN))
+    stage.waits("a", FORBIDDEN, expected=True)
+    for _ in range(8):
+        assert stage.connects("a", FORBIDDEN, timeout=5)
+        assert not stage.connects("a", ALLOWED, timeout=0.2)
+
+
+def test_a_node_of_another_name_is_said(stage: Stage) -> None:
+    source = ("--kubeconfig", str(stage.config), "--hostname-override", "n9")
+    agent = stage.node.agent(source=source)
+    eventually(lambda: "no Node and no Pod says that there is a node n9" in agent.log, "said")
+
+
+def _answers(agent: Agent, page: str) -> int:
+    try:
+        return agent.get(page)[0]
+    except OSError:
+        return 0
