@@ -39,9 +39,9 @@ from helpers.apiserver_certs import Authority
 from helpers.apiserver_crd import Channel
 from helpers.apiserver_faults import Faults, error_response
 from helpers.apiserver_http import Listener, Request, Response, Stream
-from helpers.apiserver_load import Churn, fill, namespace_names
+from helpers.apiserver_load import Busy, fill
 from helpers.apiserver_patch import merge
-from helpers.apiserver_pods import managed_fields, node
+from helpers.apiserver_pods import managed_fields
 from helpers.apiserver_rbac import Rule
 from helpers.apiserver_rest import Rest
 from helpers.apiserver_store import Key, Store, Stored
@@ -68,7 +68,7 @@ def find_resource(kind: str) -> Resource:
     raise KeyError(kind)
 
 
-class ApiServer(Faults):
+class ApiServer(Faults, Busy):
     """The server, while it is entered.
 
     ``token`` is that of ``user``; without one everybody is an administrator. ``history``: how
@@ -102,16 +102,15 @@ class ApiServer(Faults):
         self._tokens = {token: user} if token else {}
         self._accounts: list[ServiceAccountFiles] = []
         self._token_files: list[Path] = []
-        self._nodes = 0
-        self._namespaces = 0
         self._tls = tls
-        self._directory = tempfile.TemporaryDirectory(prefix="apiserver-")
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._listener: Listener | None = None
         self._authority: Authority | None = None
 
     def __enter__(self) -> Self:
         context = None
         if self._tls:
+            self._directory = tempfile.TemporaryDirectory(prefix="apiserver-")
             self._authority = Authority(Path(self._directory.name))
             pair = self._authority.server()
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -128,7 +127,8 @@ class ApiServer(Faults):
             timer.cancel()
         self.thaw()
         self.listener.close()
-        self._directory.cleanup()
+        if self._directory is not None:
+            self._directory.cleanup()
 
     # How to reach it
 
@@ -258,7 +258,7 @@ class ApiServer(Faults):
         if cnps and self._rest.channel is None:
             self.install_crd("experimental" if domain_names else "standard")
         domain_names = domain_names and self._rest.channel == "experimental"
-        self._nodes, self._namespaces = nodes, namespaces
+        self.nodes, self.namespaces = nodes, namespaces
         fill(
             self,
             pods=pods,
@@ -268,40 +268,6 @@ class ApiServer(Faults):
             cnps=cnps,
             domain_names=domain_names,
         )
-
-    def new_churn(
-        self,
-        rate: float | None = None,
-        seconds: float | None = None,
-        seed: int = 0,
-        *,
-        events: int | None = None,
-        living: int = 40,
-    ) -> Churn:
-        """Pods that come and go, on the nodes of ``fill`` (else three); not started."""
-        places = [node(index)[1] for index in range(self._nodes or 3)]
-        names = namespace_names(self._namespaces or 3)
-        return Churn(
-            self,
-            places,
-            names,
-            rate=rate,
-            seconds=seconds,
-            events=events,
-            seed=seed,
-            living=living,
-        )
-
-    def churn(
-        self,
-        rate: float | None = None,
-        seconds: float | None = None,
-        seed: int = 0,
-        *,
-        events: int | None = None,
-    ) -> int:
-        """The same, waited for; how many events there were."""
-        return self.new_churn(rate, seconds, seed, events=events).run()
 
     # Who may do what
 
