@@ -5,6 +5,7 @@ Where it behaves as the real one does, ``test_envtest`` looks at both.
 
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -199,8 +200,12 @@ def test_who_went_away_watches_no_more(api: ApiServer) -> None:
 # Faults
 
 
-def test_a_watch_cut_in_the_middle_of_a_line(api: ApiServer) -> None:
-    with watching(api, "/api/v1/pods", resourceVersion=api.revision) as watch:
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_watch_cut_in_the_middle_of_a_line(*, tls: bool) -> None:
+    with (
+        ApiServer(tls=tls) as api,
+        watching(api, "/api/v1/pods", resourceVersion=api.revision) as watch,
+    ):
         api.apply(pod("a/whole"))
         api.cut_watches("pods", last=lambda: api.apply(pod("a/half")))
         assert watch.names(1) == [("ADDED", "whole")]
@@ -211,6 +216,17 @@ def test_a_watch_cut_in_the_middle_of_a_line(api: ApiServer) -> None:
             assert b"\n" not in raised.value.partial
         assert api.open_watches() == []
         assert ("a", "half") in api.state("Pod")
+
+
+def test_who_shakes_no_hands_holds_nobody_up() -> None:
+    with ApiServer(tls=True) as api:
+        silent = socket.create_connection(("127.0.0.1", api.port))
+        assert once(api, "/healthz") == (200, "ok")
+        with api.outage():
+            silent.close()
+        silent = socket.create_connection(("127.0.0.1", api.port))
+        assert once(api, "/healthz") == (200, "ok")
+    silent.close()
 
 
 def test_a_watch_closed_as_the_server_does(api: ApiServer) -> None:
