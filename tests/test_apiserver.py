@@ -3,6 +3,7 @@
 Where it behaves as the real one does, ``test_envtest`` looks at both.
 """
 
+import contextlib
 import http.client
 import json
 import socket
@@ -209,11 +210,13 @@ def test_a_watch_cut_in_the_middle_of_a_line(*, tls: bool) -> None:
         api.apply(pod("a/whole"))
         api.cut_watches("pods", last=lambda: api.apply(pod("a/half")))
         assert watch.names(1) == [("ADDED", "whole")]
-        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)) as raised:
-            watch.answer.read()
-        if isinstance(raised.value, http.client.IncompleteRead):
-            assert b'"half"' in raised.value.partial
-            assert b"\n" not in raised.value.partial
+        raw = b""  # beneath the chunks, which http.client keeps when one is not whole
+        with contextlib.suppress(ConnectionResetError):
+            while part := watch.answer.fp.read1():
+                raw += part
+        _, _, half = raw.rpartition(b'{"type":"ADDED"')
+        assert b'"half"' in half
+        assert b"\n" not in half
         assert api.open_watches() == []
         assert ("a", "half") in api.state("Pod")
 

@@ -17,7 +17,8 @@ discovery, and SelfSubjectAccessReviews. Everybody may do everything until ``for
 server, built-in objects in a list do not say their kind, those of a CRD do, and of such a list
 the metadata comes last; a path that nobody serves is ``404 page not found``, not a Status; an
 update that changes nothing gets no new version; a watch from a version that was not reached
-yet stays silent until it is; ``resourceVersion=0`` ignores ``limit``.
+yet stays silent until it is; ``resourceVersion=0`` ignores ``limit`` and keeps no order; a pod
+that is deleted is MODIFIED to be going first. ``test_envtest`` holds it against the real one.
 
 Faults are methods of ``Faults``: ``fail``, ``freeze``, ``black_hole``, ``cut_watches``,
 ``close_watches``, ``drop_watches``, ``expire_watches``, ``watch_error``, ``compact``,
