@@ -95,11 +95,6 @@ def test_shapes_of_lists(api: Server, client: Client) -> None:
     item = policies["items"][0]
     assert (item["kind"], item["metadata"]["generation"]) == ("ClusterNetworkPolicy", 1)
     assert "note" not in item["spec"]["egress"][0], "pruned"
-    assert (
-        api.get("namespaces", "", "a")["metadata"]["labels"]["kubernetes.io/metadata.name"]
-        if (isinstance(api, ApiServer))
-        else True
-    )
 
 
 def test_pages_show_what_there_was_at_the_first(api: Server, client: Client) -> None:
@@ -135,7 +130,7 @@ def test_the_cache_knows_no_pages(api: Server, client: Client) -> None:
         _, page = client.get("/api/v1/namespaces/a/pods", limit=2, resourceVersion=0)
         if len(page["items"]) == 3 or time.monotonic() > end:
             break
-    assert names(page) == ["p0", "p1", "p2"]
+    assert sorted(names(page)) == ["p0", "p1", "p2"], "a cache need not keep an order"
 
 
 def test_versions_of_a_list(api: Server, client: Client) -> None:
@@ -145,7 +140,7 @@ def test_versions_of_a_list(api: Server, client: Client) -> None:
     exact = {"resourceVersionMatch": "Exact"}
     assert names(client.get(path, resourceVersion=version, limit=9, **exact)[1]) == ["p"]
     assert names(client.get(path, resourceVersion=version, limit=9)[1]) == ["p"], "as of old"
-    assert names(client.get(path, resourceVersion=version)[1]) == ["p", "q"]
+    assert sorted(names(client.get(path, resourceVersion=version)[1])) == ["p", "q"]
     code, status = client.get(path, resourceVersion=version + 100_000)
     assert (code, status["reason"]) == (504, "Timeout")
     assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
@@ -170,7 +165,7 @@ def test_selectors(api: Server, client: Client, query: dict[str, str], found: li
     assert names(client.get("/api/v1/pods", **query)[1]) == found
 
 
-def test_an_unknown_field_cannot_select(api: Server, client: Client) -> None:  # noqa: ARG001
+def test_an_unknown_field_cannot_select(client: Client) -> None:
     code, status = client.get("/api/v1/pods", fieldSelector="spec.color=red")
     assert (code, status["reason"]) == (400, "BadRequest")
     assert "field label not supported: spec.color" in status["message"]
@@ -277,7 +272,8 @@ NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
 )
 def test_the_last_bookmark_of_a_watch(api: Server, path: str, doc: dict[str, Any]) -> None:
     api.install_crd("experimental")
-    asked = {"allowWatchBookmarks": "true", "timeoutSeconds": 4}
+    seconds = 4 if isinstance(api, RealServer) else 1
+    asked = {"allowWatchBookmarks": "true", "timeoutSeconds": seconds}
     for attempt in range(3):  # a real server promises none
         with watching(api, path, resourceVersion=api.revision, **asked) as watch:
             doc["metadata"]["labels"] = {"attempt": str(attempt)}
@@ -302,7 +298,7 @@ def test_the_last_bookmark_of_a_watch(api: Server, path: str, doc: dict[str, Any
 # Writes
 
 
-def test_leases_are_held_by_one(api: Server, client: Client) -> None:  # noqa: ARG001
+def test_leases_are_held_by_one(client: Client) -> None:
     code, made = client.ask("POST", LEASES, lease("knp", "one"))
     assert code == 201
     code, status = client.ask("POST", LEASES, lease("knp", "two"))
@@ -329,12 +325,12 @@ def test_leases_are_held_by_one(api: Server, client: Client) -> None:  # noqa: A
     assert (code, status["message"]) == (404, 'leases.coordination.k8s.io "new" not found')
 
 
-def test_nothing_is_created_in_a_namespace_that_is_not_there(api: Server, client: Client) -> None:  # noqa: ARG001
+def test_nothing_is_created_in_a_namespace_that_is_not_there(client: Client) -> None:
     code, status = client.ask("POST", LEASES.replace("/a/", "/absent/"), lease("knp", "one"))
     assert (code, status["message"]) == (404, 'namespaces "absent" not found')
 
 
-def test_events_are_posted_and_counted(api: Server, client: Client) -> None:  # noqa: ARG001
+def test_events_are_posted_and_counted(client: Client) -> None:
     path = "/api/v1/namespaces/default/events"
     about = {"kind": "ClusterNetworkPolicy", "name": "open", "namespace": "default"}
     event = {"kind": "Event", "apiVersion": "v1", "count": 1, "reason": "Refused"}

@@ -17,7 +17,8 @@ discovery, and SelfSubjectAccessReviews. Everybody may do everything until ``for
 server, built-in objects in a list do not say their kind, those of a CRD do, and of such a list
 the metadata comes last; a path that nobody serves is ``404 page not found``, not a Status; an
 update that changes nothing gets no new version; a watch from a version that was not reached
-yet stays silent until it is; ``resourceVersion=0`` ignores ``limit``.
+yet stays silent until it is; ``resourceVersion=0`` ignores ``limit`` and keeps no order; a pod
+that is deleted is MODIFIED to be going first. ``test_envtest`` holds it against the real one.
 
 Faults are methods of ``Faults``: ``fail``, ``freeze``, ``black_hole``, ``cut_watches``,
 ``close_watches``, ``drop_watches``, ``expire_watches``, ``watch_error``, ``compact``,
@@ -39,9 +40,9 @@ from helpers.apiserver_certs import Authority
 from helpers.apiserver_crd import Channel
 from helpers.apiserver_faults import Faults, error_response
 from helpers.apiserver_http import Listener, Request, Response, Stream
-from helpers.apiserver_load import Churn, fill, namespace_names
+from helpers.apiserver_load import Busy, fill
 from helpers.apiserver_patch import merge
-from helpers.apiserver_pods import managed_fields, node
+from helpers.apiserver_pods import managed_fields
 from helpers.apiserver_rbac import Rule
 from helpers.apiserver_rest import Rest
 from helpers.apiserver_store import Key, Store, Stored
@@ -68,7 +69,7 @@ def find_resource(kind: str) -> Resource:
     raise KeyError(kind)
 
 
-class ApiServer(Faults):
+class ApiServer(Faults, Busy):
     """The server, while it is entered.
 
     ``token`` is that of ``user``; without one everybody is an administrator. ``history``: how
@@ -102,16 +103,15 @@ class ApiServer(Faults):
         self._tokens = {token: user} if token else {}
         self._accounts: list[ServiceAccountFiles] = []
         self._token_files: list[Path] = []
-        self._nodes = 0
-        self._namespaces = 0
         self._tls = tls
-        self._directory = tempfile.TemporaryDirectory(prefix="apiserver-")
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._listener: Listener | None = None
         self._authority: Authority | None = None
 
     def __enter__(self) -> Self:
         context = None
         if self._tls:
+            self._directory = tempfile.TemporaryDirectory(prefix="apiserver-")
             self._authority = Authority(Path(self._directory.name))
             pair = self._authority.server()
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -128,7 +128,8 @@ class ApiServer(Faults):
             timer.cancel()
         self.thaw()
         self.listener.close()
-        self._directory.cleanup()
+        if self._directory is not None:
+            self._directory.cleanup()
 
     # How to reach it
 
@@ -258,7 +259,7 @@ class ApiServer(Faults):
         if cnps and self._rest.channel is None:
             self.install_crd("experimental" if domain_names else "standard")
         domain_names = domain_names and self._rest.channel == "experimental"
-        self._nodes, self._namespaces = nodes, namespaces
+        self.nodes, self.namespaces = nodes, namespaces
         fill(
             self,
             pods=pods,
@@ -268,40 +269,6 @@ class ApiServer(Faults):
             cnps=cnps,
             domain_names=domain_names,
         )
-
-    def new_churn(
-        self,
-        rate: float | None = None,
-        seconds: float | None = None,
-        seed: int = 0,
-        *,
-        events: int | None = None,
-        living: int = 40,
-    ) -> Churn:
-        """Pods that come and go, on the nodes of ``fill`` (else three); not started."""
-        places = [node(index)[1] for index in range(self._nodes or 3)]
-        names = namespace_names(self._namespaces or 3)
-        return Churn(
-            self,
-            places,
-            names,
-            rate=rate,
-            seconds=seconds,
-            events=events,
-            seed=seed,
-            living=living,
-        )
-
-    def churn(
-        self,
-        rate: float | None = None,
-        seconds: float | None = None,
-        seed: int = 0,
-        *,
-        events: int | None = None,
-    ) -> int:
-        """The same, waited for; how many events there were."""
-        return self.new_churn(rate, seconds, seed, events=events).run()
 
     # Who may do what
 

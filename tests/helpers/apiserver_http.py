@@ -96,7 +96,7 @@ class Connection:
     def reset(self) -> None:
         """Have it end at once, from another thread."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not TLS's own
 
     def _run(self) -> None:
         try:
@@ -111,8 +111,11 @@ class Connection:
         self._backend.wait_thawed()
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
-            wrapped = self._tls.wrap_socket(self._socket, server_side=True)
-            self._socket = wrapped
+            wrapped = self._tls.wrap_socket(
+                self._socket, server_side=True, do_handshake_on_connect=False
+            )
+            self._socket = wrapped  # where reset finds it, also while hands are shaken
+            wrapped.do_handshake()
             self._certificate = _common_name(wrapped.getpeercert() or {})
         with self._socket.makefile("rb") as lines:
             while (request := self._read(lines)) is not None:

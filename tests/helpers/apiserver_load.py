@@ -11,11 +11,10 @@ from helpers.apiserver_pods import (
     Mould,
     Place,
     Step,
-    cluster_policy,
     network,
-    network_policy,
     node,
 )
+from helpers.apiserver_policies import cluster_policy, network_policy
 from helpers.apiserver_store import Store, Stored
 from helpers.apiserver_types import PODS, Doc
 
@@ -160,3 +159,42 @@ class Churn:
         if self._thread.ident is not None:
             self._thread.join()
         return self.count
+
+
+class Busy(Fleet, Protocol):
+    """A server whose pods can be made to come and go, on so many nodes, in so many namespaces."""
+
+    nodes: int = 3
+    namespaces: int = 3
+
+    def new_churn(
+        self,
+        rate: float | None = None,
+        seconds: float | None = None,
+        seed: int = 0,
+        *,
+        events: int | None = None,
+        living: int = 40,
+    ) -> Churn:
+        """Pods that come and go (about ``living`` at a time); not started."""
+        return Churn(
+            self,
+            [node(index)[1] for index in range(self.nodes)],
+            namespace_names(self.namespaces),
+            rate=rate,
+            seconds=seconds,
+            events=events,
+            seed=seed,
+            living=living,
+        )
+
+    def churn(
+        self,
+        rate: float | None = None,
+        seconds: float | None = None,
+        seed: int = 0,
+        *,
+        events: int | None = None,
+    ) -> int:
+        """The same, waited for; how many events there were."""
+        return self.new_churn(rate, seconds, seed, events=events).run()

@@ -28,8 +28,8 @@ from helpers.apiserver import USER, Auth, find_resource
 from helpers.apiserver_access import ServiceAccountFiles, certificate_user, write_kubeconfig
 from helpers.apiserver_certs import Authority
 from helpers.apiserver_crd import CLUSTER_POLICY_CRD, Channel, definition
-from helpers.apiserver_load import Churn, namespace_names
-from helpers.apiserver_pods import managed_fields, node
+from helpers.apiserver_load import Busy
+from helpers.apiserver_pods import managed_fields
 from helpers.apiserver_store import Key
 from helpers.apiserver_types import (
     CLUSTER_POLICIES,
@@ -53,7 +53,7 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _MERGE = "application/merge-patch+json"
 
 
-class RealServer:
+class RealServer(Busy):
     """etcd and kube-apiserver, while it is entered. ``token`` is that of ``user``."""
 
     def __init__(self, *, token: str = "token-1", user: str = USER) -> None:
@@ -304,39 +304,6 @@ class RealServer:
         if self._there(f"{_CRDS}/{CLUSTER_POLICY_CRD}") is not None:
             self.remove_crd()
         self._allow_all()
-
-    def new_churn(
-        self,
-        rate: float | None = None,
-        seconds: float | None = None,
-        seed: int = 0,
-        *,
-        events: int | None = None,
-        living: int = 40,
-    ) -> Churn:
-        """Pods that come and go; not started."""
-        places = [node(index)[1] for index in range(3)]
-        return Churn(
-            self,
-            places,
-            namespace_names(3),
-            rate=rate,
-            seconds=seconds,
-            events=events,
-            seed=seed,
-            living=living,
-        )
-
-    def churn(
-        self,
-        rate: float | None = None,
-        seconds: float | None = None,
-        seed: int = 0,
-        *,
-        events: int | None = None,
-    ) -> int:
-        """The same, waited for; how many events there were."""
-        return self.new_churn(rate, seconds, seed, events=events).run()
 
     # Who may do what
 
