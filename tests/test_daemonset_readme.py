@@ -171,4 +171,4 @@ def test_every_link_leads_somewhere() -> None:
             if target.startswith("#"):
                 assert target[1:] in anchors, f"{page}: {target}"
             elif not target.startswith("http"):
-                assert (page.parent / target).exists(), f"{page}: {target}"
+                assert (page.parent / target.partition("#")[0]).exists(), f"{page}: {target}"
