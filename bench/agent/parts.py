@@ -21,6 +21,7 @@ from knp_py.adapters.documents import load_manifests
 from knp_py.agent.judge import Judge, Mode, World
 from knp_py.agent.marks import Ask, Deed, Marks
 from knp_py.agent.metrics import Metrics
+from knp_py.agent.packetlog import PacketLog
 from knp_py.agent.verdictlog import VerdictLog, Which
 from knp_py.engine.evaluate import PolicyEngine
 from knp_py.engine.live import LiveDatapath
@@ -68,7 +69,9 @@ def datapath(names: DomainCache) -> LiveDatapath:
     return LiveDatapath(PolicyEngine(names), snooper, judge_midstream=True)
 
 
-def judge(snapshot: Snapshot, logged: Which = "none") -> tuple[Judge, VerdictLog]:
+def judge(
+    snapshot: Snapshot, logged: Which = "none", packets: PacketLog | None = None
+) -> tuple[Judge, VerdictLog]:
     """As ``knp agent --remember off`` has it; records go to /dev/null."""
     sink = os.open(os.devnull, os.O_WRONLY)
     names = DomainCache()
@@ -80,7 +83,7 @@ def judge(snapshot: Snapshot, logged: Which = "none") -> tuple[Judge, VerdictLog
     made = Judge(
         datapath(names),
         Marks(), Mode(remember=False), metrics=Metrics(version="", mode=""), log=log,
-        timer=BootClock(), complain=complain, logged=logged,
+        timer=BootClock(), complain=complain, logged=logged, packets=packets,
     )  # fmt: skip
     made.load(World(snapshot, 1))
     return made, log
@@ -138,6 +141,16 @@ def _judging(load: Load, snapshot: Snapshot) -> Iterable[tuple[str, float]]:
             log.flush(0.0)
 
     yield "judge and record", measure(record, packets)
+    with open(os.devnull, "wb", buffering=0) as sink:
+        entries = PacketLog(sink.write)
+        loudest, _ = judge(snapshot, packets=entries)
+
+        def write(data: bytes) -> None:
+            loudest.answer(question, data)
+            if not data[21] & 63:
+                entries.flush(0.0)
+
+        yield "judge and log at --v 2", measure(write, packets)
 
 
 def main() -> int:

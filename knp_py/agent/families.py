@@ -102,7 +102,19 @@ FAMILIES: Final = (
     Described(
         "gauge",
         "knp_source_age_seconds",
-        "Time since the manifests that are in force were read.",
+        "Time since the objects in force were last known to be all there are: manifests were"
+        " read, or the API server was heard.",
+    ),
+    Described(
+        "gauge", "knp_api_age_seconds", "Time since the API server was heard.", ("resource",)
+    ),
+    Described("counter", "knp_api_events_total", "Events of watches.", ("resource",)),
+    Described("counter", "knp_api_lists_total", "Complete lists.", ("resource",)),
+    Described(
+        "counter",
+        "knp_api_failures_total",
+        "Requests that failed or broke off; what was known goes on.",
+        ("resource",),
     ),
     Described(
         "counter",

@@ -7,12 +7,14 @@ counted and said, and the packet gets what the fail mode says (semantics §7); w
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from knp_py.agent.connections import NamedConnections
 from knp_py.agent.held import HeldNames
 from knp_py.agent.marks import Ask, Deed, Marks
 from knp_py.agent.metrics import Metrics
+from knp_py.agent.packetlog import PacketLog
 from knp_py.agent.ports import Timer
 from knp_py.agent.shadow import Shadow
 from knp_py.agent.verdictlog import VerdictLog, Which
@@ -99,6 +101,7 @@ class Judge:
         shadow: Shadow | None = None,
         connections: NamedConnections | None = None,
         logged: Which = "deny",
+        packets: PacketLog | None = None,
     ) -> None:
         self.on_probe: Callable[[bytes], object] = bool
         self._datapath = datapath
@@ -106,6 +109,10 @@ class Judge:
         self._metrics = metrics
         self._log = log
         self._logged = _LOGGED[logged] if shadow is None else frozenset()
+        self._recorded = self._logged
+        self._tell: Callable[..., None] = self._write
+        self._packets = packets
+        self._begun = 0
         self._timer = timer
         self._complain = complain
         self._shadow = shadow
@@ -126,6 +133,10 @@ class Judge:
             Ask.DNS_ANSWER: self._reply,
             Ask.PROBE: self._probe,
         }
+        if packets is not None:
+            self._logged = _LOGGED["all"]
+            self._tell = partial(self._write_all, packets)
+            self._handlers = {ask: self._timed(do) for ask, do in self._handlers.items()}
         self._marked: dict[int, int] = {}
         self._stamp()
 
@@ -223,6 +234,10 @@ class Judge:
     def _unreadable(self) -> int:
         """No readable IP header: dropped in both fail modes (semantics §5)."""
         self._metrics.unreadable[0] += 1
+        if self._packets is not None:
+            self._packets.unreadable(
+                self._timer.wall_ns(), self._metrics.next_id(), accepted=self._mode.dry_run
+            )
         return Deed.ACCEPT if self._mode.dry_run else Deed.DENY
 
     def _conclude(
@@ -249,7 +264,7 @@ class Judge:
                 else:
                     self._connections.forget(_tuple(packet))
             if logged:
-                self._write(packet, given, again=again)
+                self._tell(packet, given, again=again)
             if self._shadow is not None:
                 other = self._shadow.judge(packet, self._timer.now())
                 if other.verdict is not given.verdict:
@@ -327,16 +342,48 @@ class Judge:
         )
 
     def _write(
-        self, packet: Packet, decision: Decision, *, again: bool, other: Decision | None = None
+        self,
+        packet: Packet,
+        decision: Decision,
+        *,
+        again: bool,
+        other: Decision | None = None,
+        facts: FlowFacts | None = None,
     ) -> None:
         self._log.log(
             decision,
-            self._facts(packet),
+            self._facts(packet) if facts is None else facts,
             enforced=not (self._mode.dry_run and decision.verdict is _DENY),
             shadow=other,
             again=again,
             generation=self._world.generation,
         )
+
+    def _timed(self, handler: Callable[[bytes, float], int]) -> Callable[[bytes, float], int]:
+        """The handler, for a log that says how long it took."""
+
+        def handle(data: bytes, now: float) -> int:
+            self._begun = self._timer.monotonic_ns()
+            return handler(data, now)
+
+        return handle
+
+    def _write_all(
+        self, packets: PacketLog, packet: Packet, decision: Decision, *, again: bool
+    ) -> None:
+        """Every packet's entries, and the record of those that have one."""
+        facts = self._facts(packet)
+        allowed = decision.verdict is _ALLOW
+        packets.log(
+            decision,
+            facts,
+            self._world.snapshot,
+            accepted=allowed or self._mode.dry_run,
+            took_ns=self._timer.monotonic_ns() - self._begun,
+            again=again,
+        )
+        if decision.verdict in self._recorded:
+            self._write(packet, decision, again=again, facts=facts)
 
 
 def _opening(flow: Flow) -> Packet:

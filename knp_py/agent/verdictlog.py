@@ -4,31 +4,21 @@ What is written is what ``verdicts.record`` would encode, byte for byte. Most of
 depends on the ruling and on the two ends alone, so those pieces are encoded once and a
 record is put together from them; whatever is unusual takes the long way.
 
-Three bounds, and what the first two leave out is counted and said in the log itself:
-
-- Lines a second. Denials go first: allowed connections may use up only half of what has been
-  saved up, and the half that is kept is filled again before they get any. So a flood of
-  allowed connections hides no denial as long as there are fewer of those than lines.
-- Bytes that wait for whoever reads the log. A reader that is slow or gone costs records,
-  never packets.
-- ``CHUNK`` bytes a line and a write, which a pipe takes as a whole or not at all
-  (``PIPE_BUF``, pipe(7)): the lines of several processes never mix. A longer record loses
-  names and isolating policies until it fits, and says how many.
+Its bounds are those of ``agent.linelog``, by lines. A record longer than ``CHUNK`` bytes loses
+names and isolating policies until it fits, and says how many.
 """
 
-from collections import deque
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
+from knp_py.agent.linelog import CHUNK, ROOM, LineLog
 from knp_py.model.decision import Decision, Ruling, Verdict
 from knp_py.model.net import format_address, is_v4
 from knp_py.model.packet import protocol_name
 from knp_py.verdicts.bounded import bounded_line, fit, learned_names
 from knp_py.verdicts.record import (
-    BLOCKED,
-    LIMIT,
     NO_PORTS,
     FlowFacts,
     Omission,
@@ -39,11 +29,6 @@ from knp_py.verdicts.times import SECOND, timestamp
 
 Which = Literal["all", "deny", "none"]
 
-CHUNK: Final = 4096
-"""Bytes of the longest line and of the largest write."""
-
-_ROOM = 1 << 20
-_SILENCE = 1.0  # seconds between two lines about what was left out
 _MOST_PIECES = 8192  # of each kind that are remembered
 _ALLOW = Verdict.ALLOW
 _DIGITS = tuple(f"{number:03}" for number in range(1000))
@@ -65,19 +50,11 @@ _Placed = tuple[str, str]
 _json = msgspec.json.Encoder().encode
 
 
-class VerdictLog:
-    """Writes records; nothing here blocks or raises.
+class VerdictLog(LineLog):
+    """Writes records; see ``LineLog`` for how.
 
-    ``write`` takes bytes and returns how many it took, or anything that is no number for
-    all of them; it raises ``BlockingIOError`` where it would have to wait, and any other
-    ``OSError`` where it cannot. ``which`` says what is logged: "deny" is all but allowed
-    connections. ``limit`` is lines a second, ``inf`` for no limit; a second's worth is saved
-    up while there is less to write. ``room`` is the bytes that may wait to be written.
-
-    With a ``shadow`` a record is written only where the two verdicts differ.
-
-    ``omitted`` counts what was left out so far, by reason and verdict. ``problem`` says why
-    the last write failed; it is empty after one that did not.
+    ``which`` says what is logged: "deny" is all but allowed connections. With a ``shadow`` a
+    record is written only where the two verdicts differ.
     """
 
     def __init__(
@@ -86,38 +63,16 @@ class VerdictLog:
         *,
         which: Which = "all",
         limit: float = float("inf"),
-        room: int = _ROOM,
+        room: int = ROOM,
     ) -> None:
-        if not limit > 0:
-            raise ValueError("a log needs room for some lines a second")
-        self.omitted: dict[tuple[str, str], int] = {}
-        self.problem = ""
-        self._write = write
+        super().__init__(write, limit=limit, room=room)
         self._which = which
-        self._limit = limit
-        self._most = max(limit, 2.0)
-        self._kept = self._most / 2 + 1.0  # what an allowed connection must find to be written
-        self._tokens = self._most
-        self._now: float | None = None
-        self._unsaid: dict[tuple[str, str], int] = {}
-        self._unsaid_since = 0.0
-        self._last_ns = 0  # time stamp of the last record that was left out
-        self._room = room
-        self._lines: list[bytes] = []
-        self._open = 0  # bytes in the lines
-        self._chunks: deque[bytes] = deque()
-        self._waiting = 0  # bytes in lines and chunks
         self._second = -1
         self._stamp: str | None = None
         self._generation = -1
         self._ruled: dict[tuple[int, int], _Ruled] = {}
         self._sources: dict[tuple[int, str | None], _Placed] = {}
         self._targets: dict[tuple[object, ...], _Placed | None] = {}
-
-    @property
-    def waiting(self) -> int:
-        """Bytes that are still to be written."""
-        return self._waiting
 
     def log(
         self,
@@ -138,14 +93,8 @@ class VerdictLog:
             first = True  # somebody waits for this difference
         if self._which != "all" and (self._which == "none" or not first):
             return
-        tokens = self._tokens
-        if tokens < (1.0 if first else self._kept):
-            self._leave_out(LIMIT, verdict, flow)
+        if not self._admits(verdict, flow.ts_ns, first=first):
             return
-        if self._waiting > self._room - CHUNK:
-            self._leave_out(BLOCKED, verdict, flow)
-            return
-        self._tokens = tokens - 1.0
         if generation != self._generation:
             self._generation = generation
             self._ruled.clear()  # rulings of other policies do not come again
@@ -156,92 +105,11 @@ class VerdictLog:
             line = bounded_line(
                 decision, flow, CHUNK, enforced=enforced, again=again, shadow=shadow
             )
-        size = len(line)
-        if self._open + size > CHUNK:
-            self._cut()
-            self._send()
-        self._lines.append(line)
-        self._open += size
-        self._waiting += size
+        self._add(line)
 
-    def flush(self, now: float) -> None:
-        """Write what can be written, and what there is to say about the rest.
-
-        ``now`` is in seconds of a clock that only goes forward. To be called after every
-        batch of packets, and some times a second at least: the limit goes by it.
-        """
-        before, self._now = self._now, now
-        if before is None:
-            self._unsaid_since = now
-        elif self._tokens < self._most:
-            saved = max(0.0, now - before) * self._limit
-            self._tokens = min(self._most, self._tokens + saved)
-        if self._unsaid and now - self._unsaid_since >= _SILENCE:
-            self._say(now)
-        self._cut()
-        self._send()
-
-    def close(self, now: float) -> int:
-        """The last flush; how many lines could not be written and are lost."""
-        self.flush(now)
-        if self._unsaid:
-            self._say(now)
-            self._cut()
-            self._send()
-        return sum(chunk.count(b"\n") for chunk in self._chunks)
-
-    def _leave_out(self, reason: str, verdict: Verdict, flow: FlowFacts) -> None:
-        key = (reason, verdict.value)
-        self.omitted[key] = self.omitted.get(key, 0) + 1
-        if not self._unsaid and self._now is not None:
-            self._unsaid_since = self._now
-        self._unsaid[key] = self._unsaid.get(key, 0) + 1
-        self._last_ns = flow.ts_ns
-
-    def _say(self, now: float) -> None:
-        """One line for each reason, if there is room for them; else the next time."""
-        if self._waiting > self._room:
-            return
-        seconds = round(now - self._unsaid_since, 3)
-        for reason in (LIMIT, BLOCKED):
-            counts = {word: n for (why, word), n in self._unsaid.items() if why == reason}
-            if counts:
-                omission = Omission(
-                    ts=timestamp(self._last_ns), omitted=counts, seconds=seconds, reason=reason
-                )
-                line = encode(omission) + b"\n"
-                if self._open + len(line) > CHUNK:
-                    self._cut()
-                self._lines.append(line)
-                self._open += len(line)
-                self._waiting += len(line)
-        self._unsaid.clear()
-
-    def _cut(self) -> None:
-        """Make the lines so far a chunk."""
-        if self._lines:
-            self._chunks.append(b"".join(self._lines))
-            self._lines.clear()
-            self._open = 0
-
-    def _send(self) -> None:
-        """Write chunks until there are none or one is not taken."""
-        while self._chunks:
-            chunk = self._chunks[0]
-            try:
-                taken = self._write(chunk)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self.problem = error.strerror or str(error)
-                return
-            self.problem = ""
-            if isinstance(taken, int) and taken < len(chunk):
-                self._chunks[0] = chunk[taken:]
-                self._waiting -= taken
-                return
-            self._chunks.popleft()
-            self._waiting -= len(chunk)
+    def _omission(self, ns: int, counts: dict[str, int], seconds: float, reason: str) -> bytes:
+        omission = Omission(ts=timestamp(ns), omitted=counts, seconds=seconds, reason=reason)
+        return encode(omission) + b"\n"
 
     def _put_together(
         self, decision: Decision, flow: FlowFacts, enforced: bool, again: bool

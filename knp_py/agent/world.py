@@ -15,7 +15,7 @@ from knp_py.agent.ruleset import install, update
 from knp_py.engine.snapshot import EMPTY, Snapshot
 from knp_py.engine.state import ClusterState
 from knp_py.errors import NotPermittedError
-from knp_py.model.changes import Change
+from knp_py.model.changes import Change, Verb
 from knp_py.model.net import parse_cidr
 from knp_py.model.objects import Pod
 
@@ -53,6 +53,7 @@ class WorldKeeper:
         self._links = links
         self._gone: set[int] = set()  # addresses whose pods are gone, until that is in force
         self._state = ClusterState()
+        self._here: set[str] = set()  # uids of this node's pods, and of some that were
         self.behind = True
 
     @property
@@ -72,7 +73,7 @@ class WorldKeeper:
 
     def absorb(self, changes: Iterable[Change], generation: int) -> World:
         """The world after changes that another process has put in force in the kernel."""
-        self._state.apply_all(changes)
+        self._note(changes)
         self.snapshot = self._state.snapshot()
         self.members = self._members(self.snapshot)
         self.generation = generation
@@ -89,18 +90,17 @@ class WorldKeeper:
         Raises ``NotPermittedError`` when the kernel refused: then the old world goes on, and the
         next call, or ``heal``, tries to put the whole table in force.
         """
-        self._state.apply_all(changes)
+        touched = self._note(changes)
         snapshot = self._state.snapshot()
         members = self._members(snapshot)
         if snapshot is self.snapshot and members == self.members and not self.behind:
             return False
         generation = self._next_generation()
         before = self.members
-        if snapshot.endpoints is not self.snapshot.endpoints:
-            for address, end in self.snapshot.endpoints.items():
-                new = snapshot.endpoints.get(address)
-                if new is None or new.pod.uid != end.pod.uid:
-                    self._gone.add(address)
+        for address in touched:
+            end, new = self.snapshot.endpoints.get(address), snapshot.endpoints.get(address)
+            if end is not None and (new is None or new.pod.uid != end.pod.uid):
+                self._gone.add(address)
         self.snapshot, self.members, self.generation = snapshot, members, generation
         if self.behind:
             self.install()
@@ -117,6 +117,27 @@ class WorldKeeper:
             self._forget(gone)
         return True
 
+    def _note(self, changes: Iterable[Change]) -> set[int]:
+        """Take changes in; the addresses that may be another pod's now.
+
+        Costs what changed: a cluster's pods come and go all day, few of them here.
+        """
+        touched: set[int] = set()
+        pods = self.snapshot.pods
+        for change in changes:
+            self._state.apply(change)
+            obj = change.obj
+            if not isinstance(obj, Pod):
+                continue
+            if change.verb is Verb.APPLIED and is_here(obj, self._node):
+                self._here.add(obj.uid)
+            touched.update(obj.ips)
+            for uid in {obj.uid, self.snapshot.pod_keys.get(obj.key)}:
+                before = None if uid is None else pods.get(uid)
+                if before is not None:
+                    touched.update(before.ips)
+        return touched
+
     def links_changed(self) -> bool:
         """Whether pods are behind other interfaces than at the last change."""
         return self._members(self.snapshot).links != self.members.links
@@ -129,7 +150,10 @@ class WorldKeeper:
         self._load(self._world())
 
     def _members(self, snapshot: Snapshot) -> Members:
-        members = members_of(snapshot, self._node)
+        here = [pod for uid in self._here if (pod := snapshot.pods.get(uid)) is not None]
+        here = [pod for pod in here if is_here(pod, self._node)]
+        self._here = {pod.uid for pod in here}
+        members = members_of(snapshot, self._node, here)
         isolated = [
             address
             for address in members.managed
@@ -148,13 +172,14 @@ class WorldKeeper:
         return World(self.snapshot, self.generation, tuple(sorted(self.members.local)))
 
 
-def members_of(snapshot: Snapshot, node: str | None) -> Members:
-    """The rules' sets: pods of ``node`` that some policy selects, its other pods, its networks."""
+def members_of(snapshot: Snapshot, node: str | None, here: Iterable[Pod]) -> Members:
+    """The rules' sets: pods of ``node`` that some policy selects, its other pods, its networks.
+
+    ``here`` are its pods.
+    """
     managed: set[int] = set()
     unselected: set[int] = set()
-    for pod in snapshot.pods.values():
-        if not is_here(pod, node):
-            continue
+    for pod in here:
         for address in pod.ips:
             end = snapshot.endpoints.get(address)
             if end is None or end.pod.uid != pod.uid:

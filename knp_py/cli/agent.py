@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from knp_py.cli.main import Command, Group, new_app
+from knp_py.cli.main import Command, new_app
+from knp_py.cli.netpolgroup import NetpolGroup, remarks
 from knp_py.cli.options import FqdnScope, Scope, TrustedResolvers
 from knp_py.errors import InputError
 
@@ -13,6 +14,7 @@ EXAMPLES = """\
 knp agent --manifests /etc/knp --fail-closed --hostname-override worker-1
 knp agent --manifests policies/ --all-nodes --dry-run --log-verdicts all | knp logs -
 knp agent --manifests now/ --shadow-manifests next/
+knp agent --kubeconfig ~/.kube/config --hostname-override worker-1 --dry-run
 knp agent cleanup
 """
 
@@ -32,6 +34,13 @@ class LogVerdicts(StrEnum):
     NONE = "none"
 
 
+class LoggingFormat(StrEnum):
+    """How messages, and packets at --v 2, are written to standard error."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class Remember(StrEnum):
     """Whether the kernel may answer for a connection like one just judged."""
 
@@ -49,7 +58,7 @@ Instance = Annotated[
 ]
 
 
-@app.callback(cls=Group, epilog=EXAMPLES)
+@app.callback(cls=NetpolGroup, epilog=EXAMPLES)
 def command(
     ctx: typer.Context,
     manifests: Annotated[
@@ -61,6 +70,18 @@ def command(
             help="File or directory to enforce, watched from then on. Repeatable.",
         ),
     ] = None,
+    kubeconfig: Annotated[
+        str,
+        typer.Option(
+            "--kubeconfig",
+            metavar="FILE",
+            help="Follow the API server that this file leads to.  [default, without --manifests:"
+            " the one of the pod this runs in]",
+        ),
+    ] = "",
+    context: Annotated[
+        str, typer.Option("--context", metavar="NAME", help="One of the kubeconfig's contexts.")
+    ] = "",
     fail_open: Annotated[
         bool,
         typer.Option(
@@ -118,13 +139,13 @@ def command(
         ),
     ] = None,
     remember: Annotated[
-        Remember,
+        Remember | None,
         typer.Option(
             "--remember",
             help="on: the kernel answers for a minute for what was judged; off: every connection"
-            " is judged and logged.",
+            " is judged and logged.  [default: on, off at --v 2]",
         ),
-    ] = Remember.ON,
+    ] = None,
     bind: Annotated[
         str,
         typer.Option(
@@ -134,12 +155,34 @@ def command(
         ),
     ] = ":9080",
     log_verdicts: Annotated[
-        LogVerdicts, typer.Option("--log-verdicts", help="Records on standard output.")
-    ] = LogVerdicts.DENY,
+        LogVerdicts | None,
+        typer.Option(
+            "--log-verdicts", help="Records on standard output.  [default: deny, none at --v 2]"
+        ),
+    ] = None,
     log_limit: Annotated[
         float,
-        typer.Option("--log-limit", min=0, metavar="N", help="Records a second, 0 for no limit."),
+        typer.Option(
+            "--log-limit",
+            min=0,
+            metavar="N",
+            help="Records, or at --v 2 packets, a second; 0 for no limit.",
+        ),
     ] = 1000,
+    verbosity: Annotated[
+        int,
+        typer.Option(
+            "--v",
+            "-v",
+            min=0,
+            metavar="N",
+            help="From 2 on every judged packet is on standard error, in the words of"
+            " kube-network-policies; from 4 on every changed object.",
+        ),
+    ] = 0,
+    logging_format: Annotated[
+        LoggingFormat, typer.Option("--logging-format", help="Of standard error.")
+    ] = LoggingFormat.TEXT,
     state_dir: Annotated[
         str,
         typer.Option(
@@ -197,14 +240,20 @@ def command(
         return
     from knp_py.cli.nodeagent import NodeAgent  # noqa: PLC0415  heavy, and Linux only
     from knp_py.cli.nodeparts import Settings  # noqa: PLC0415
+    from knp_py.cli.nodewords import say, speak  # noqa: PLC0415
 
-    if not manifests:
-        raise InputError("knp agent needs --manifests PATH: what to enforce")
+    if manifests and kubeconfig:
+        raise InputError("--manifests and --kubeconfig: expected one of them, what to enforce")
+    if context and not kubeconfig:
+        raise InputError("--context: is a kubeconfig's; give --kubeconfig FILE as well")
+    packets = verbosity >= 2
     dns_queue = dns_queue_id
     if dns_queue is None:
         dns_queue = nfqueue_id + (queues + 1 if queues > 1 else 1)
     settings = Settings(
-        manifests=tuple(manifests),
+        manifests=tuple(manifests or ()),
+        kubeconfig=kubeconfig,
+        context=context,
         shadow=tuple(shadow or ()),
         fail_open=fail_open,
         nfqueue_id=nfqueue_id,
@@ -215,10 +264,12 @@ def command(
         all_nodes=all_nodes,
         strict=strict,
         dry_run=dry_run,
-        remember=remember is Remember.ON,
+        remember=not packets if remember is None else remember is Remember.ON,
         bind=bind,
-        log_verdicts=log_verdicts.value,
+        log_verdicts=log_verdicts.value if log_verdicts else "none" if packets else "deny",
         log_limit=log_limit or float("inf"),
+        verbosity=verbosity,
+        logging_format=logging_format.value,
         state_dir=state_dir,
         instance=instance,
         masks=(mark_mask, generation_mask, connmark_mask),
@@ -229,6 +280,9 @@ def command(
         allow_special=allow_special,
         clock_file=clock_file,
     )
+    speak(settings.logging_format)
+    for remark in remarks(ctx):
+        say(remark)
     raise typer.Exit(NodeAgent(settings).run())
 
 

@@ -37,10 +37,20 @@ from knp_py.agent.ruleset import iptables, remove
 from knp_py.agent.source import Batch
 from knp_py.agent.world import WorldKeeper
 from knp_py.cli.nodecrew import Crew, Duty
-from knp_py.cli.nodemanifests import Followed
+from knp_py.cli.nodemanifests import Followed, source_of
 from knp_py.cli.nodepages import Overview
 from knp_py.cli.nodeparts import Complaints, Settings, build
-from knp_py.cli.nodewords import farewell, greeting, mode_word, say, summary
+from knp_py.cli.nodewords import (
+    CHANGES,
+    errors,
+    farewell,
+    greeting,
+    has_policy,
+    mode_word,
+    say,
+    say_changes,
+    summary,
+)
 from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
 from knp_py.errors import InputError, NotPermittedError
@@ -79,6 +89,8 @@ def clean_up(instance: str, state_dir: str) -> str:
     if state_dir:
         with suppress(FileNotFoundError):
             os.unlink(f"{state_dir}/{table}.names")
+        with suppress(FileNotFoundError):
+            os.unlink(f"{state_dir}/{table}.node")
     lock.close()
     if was_there:
         return f"removed the rules of the instance {instance}: the pods of this node are open now"
@@ -106,6 +118,7 @@ class NodeAgent:
         self._proof_due = self._scan_due = 0.0
         self._as_ours = ""  # the rules' text as we made them, when it is known
         self._settled = 0.0
+        self._enforcing = False
         self._pending: list[Change] = []  # what workers do not have yet
         first = settings.nfqueue_id + 1
         self._crew = Crew(range(first, first + settings.queues) if settings.queues > 1 else ())
@@ -120,9 +133,9 @@ class NodeAgent:
             signal.signal(number, self._on_signal)  # also in the middle of starting
         with ExitStack() as stack:
             stack.callback(self._wake.close)
-            self._manifests = Followed(settings.manifests, "")
-            stack.callback(self._manifests.close)
-            first = self._manifests.scan()
+            self._source = source_of(settings, self._table)
+            stack.callback(self._source.close)
+            first = self._source.check()
             self._candidates = Followed(settings.shadow, "shadow: ") if settings.shadow else None
             shadow = None if self._candidates is None else self._candidates.scan()
             _require_root()
@@ -140,6 +153,7 @@ class NodeAgent:
                 self._clock,
                 self._metrics,
                 write=outlet.write,
+                write_packets=errors().write,
                 on_learn=self._learned,
                 on_open=None if self._kept is None else self._kept.add_connection,
                 complain=Complaints(say),
@@ -170,6 +184,21 @@ class NodeAgent:
                     self._tick,
                 )
             )
+            self._overview = Overview(
+                settings,
+                self._metrics,
+                self._parts,
+                self._keeper,
+                self._rules,
+                source=self._source,
+                clock=self._clock,
+                batch=first,
+                healthy=self._unhealthy,
+                ready=self._unready,
+            )
+            self._serve(stack)
+            if not self._begin():
+                return 0
             queues = self._open_queues(stack)
             feeds: list[Queue] = [*self._crew.feeds(), *queues]
             poller = Poller(feed.fileno() for feed in feeds)
@@ -178,19 +207,8 @@ class NodeAgent:
             self._proof = RoundTrip(self._marks.bits(Ask.PROBE))
             stack.callback(self._proof.close)
             self._parts.judge.on_probe = self._proof.seen
-            self._overview = Overview(
-                settings,
-                self._metrics,
-                self._parts,
-                self._keeper,
-                self._rules,
-                clock=self._clock,
-                batch=first,
-                healthy=self._unhealthy,
-                ready=self._proof.check,
-            )
             self._overview.watch(queues, self._layout.queues.numbers, self._kept)
-            self._serve(stack)
+            self._enforcing = True
             # First what may be missing. Without a table nothing comes to it.
             self._rules.apply_queue(iptables(self._layout, self._table.upper()))
             self._keeper.install()
@@ -257,6 +275,29 @@ class NodeAgent:
         except NotPermittedError as error:
             say(f"warning: learned names will not survive a restart: {error}")
 
+    def _begin(self) -> bool:
+        """Have the world that there is at first; whether to go on.
+
+        A table that is there already holds what it held, meanwhile. Where there is none and
+        fail-closed must hold something, it begins with the node's networks.
+        """
+        early = not (self._settings.mode.fail_open or self._rules.has_table())
+        batch = self._source.begin(self._stopped_within, early=early)
+        if batch is not None:
+            # Before a queue is open: packets come at once.
+            self._parts.judge.load(self._keeper.absorb(batch.changes, 1))
+            self._crew.change(1, batch.changes)
+            self._overview.batch = batch
+        if self._stopping:
+            if self._settings.mode.fail_open:
+                self._rules.remove(remove(self._table))
+            say(farewell(self._settings.mode, self._failure))
+        return not self._stopping
+
+    def _stopped_within(self, seconds: float) -> bool:
+        self._wake.wait(seconds)
+        return self._stopping
+
     def _open_queues(self, stack: ExitStack) -> list[KernelQueue]:
         settings, answer = self._settings, self._parts.judge.answer
         # Whoever asked must get the answer whatever becomes of us (semantics §7).
@@ -310,10 +351,8 @@ class NodeAgent:
         say(greeting(self._settings, self._keeper.managed_pods, self._rules.how))
         node = self._settings.node
         if node is not None and not self._keeper.knows_node():
-            say(
-                f"warning: no Node and no Pod in the manifests is called {node}: nothing is judged"
-            )
-        self._wake.add(self._manifests.fileno())
+            say(f"warning: no Node and no Pod says that there is a node {node}: nothing is judged")
+        self._wake.add(self._source.fileno())
         if self._candidates is not None:
             self._wake.add(self._candidates.fileno())
         self._proof_due = time.monotonic() + _PROOF_EVERY
@@ -330,9 +369,9 @@ class NodeAgent:
             self._crew.stop()
             if self._kept is not None:
                 self._kept.close(self._clock.now())
-            lost = self._parts.log.close(self._clock.now())
+            lost = self._parts.close(self._clock.now())
             if lost:
-                say(f"{lost} verdict records could not be written any more")
+                say(f"{lost} lines about verdicts could not be written any more")
             say(farewell(self._settings.mode, self._failure))
 
     def _turn(self) -> None:
@@ -344,9 +383,9 @@ class NodeAgent:
         if not self._as_ours and time.monotonic() >= self._settled:
             self._as_ours = self._rules.text()
             self._settled = time.monotonic() + _PROOF_EVERY
-        batch = self._manifests.look()
+        batch = self._source.look()
         if batch is None and time.monotonic() >= self._scan_due:
-            batch = self._manifests.scan()  # not every file system tells of changes
+            batch = self._source.scan()  # not every file system tells of changes
         if batch is not None:
             self._scan_due = time.monotonic() + _SCAN_EVERY
             self._take(batch)
@@ -370,7 +409,9 @@ class NodeAgent:
         self._pending = []
         self._overview.batch = batch
         self._settle()
-        if changed:
+        if self._settings.verbosity >= CHANGES:
+            say_changes(batch)
+        if changed and (self._settings.manifests or has_policy(batch)):
             say(f"generation {self._keeper.generation} in force: {summary(batch)}")
 
     def _take_candidates(self, batch: Batch) -> None:
@@ -425,7 +466,7 @@ class NodeAgent:
 
     def _tick(self, now: float) -> None:
         """Housekeeping of the packet thread, some twenty times a second."""
-        self._parts.log.flush(now)
+        self._parts.flush(now)
         self._clock.reread()
 
     def _on_signal(self, number: int, frame: object) -> None:
@@ -433,8 +474,17 @@ class NodeAgent:
         self._stopping = True
         self._wake.wake()
 
+    def _unready(self) -> str | None:
+        """Whether a packet gets its verdict here, and a verdict of all there is."""
+        waits = self._source.waits_for()
+        if waits:
+            return f"the API server has not said everything yet: {waits}"
+        return self._proof.check() if self._enforcing else "not enforcing yet"
+
     def _unhealthy(self) -> str | None:
         """Whether the packet thread still takes its turns, some twenty a second."""
+        if not self._enforcing:
+            return None
         silent = (self._clock.monotonic_ns() - self._loop.beat) / 1e9
         if self._loop.beat and silent > _STUCK:
             return f"the packet thread has not moved for {silent:.0f} s"

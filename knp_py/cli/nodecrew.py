@@ -349,7 +349,7 @@ class _Workplace:
             question = way.orders.recv()
         self._loop.stop()
         packets.join()
-        duty.parts.log.close(duty.clock.now())
+        duty.parts.close(duty.clock.now())
         queue.close()
         way.orders.send(None)
         return 0

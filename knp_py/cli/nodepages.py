@@ -15,6 +15,7 @@ from knp_py.agent.gauges import watch_engine
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.source import Batch
 from knp_py.agent.world import WorldKeeper
+from knp_py.cli.nodemanifests import Source
 from knp_py.cli.nodeparts import Parts, Settings
 
 _FRESH = 1.0  # seconds for which what the kernel said is good enough
@@ -36,12 +37,14 @@ class Overview:
         keeper: WorldKeeper,
         rules: Rules,
         *,
+        source: Source,
         clock: BootClock,
         batch: Batch,
         healthy: Callable[[], str | None],
         ready: Callable[[], str | None],
     ) -> None:
         self.batch = batch
+        self._source = source
         self._clock = clock
         self._healthy = healthy
         self._settings = settings
@@ -78,7 +81,8 @@ class Overview:
                     for name in _SETS
                 },
             )
-        watch_engine(self._metrics, datapath=parts.datapath, names=parts.names, log=parts.log)
+        logs = [parts.log, *([] if parts.packets is None else [parts.packets])]
+        watch_engine(self._metrics, datapath=parts.datapath, names=parts.names, logs=logs)
         if kept is not None:
             watch("knp_name_file_bytes", lambda: kept.size)
             watch("knp_name_file_lost_total", lambda: kept.lost)
@@ -86,10 +90,8 @@ class Overview:
         watch("knp_objects", lambda: dict(self.batch.objects))
         watch("knp_managed_pods", lambda: keeper.managed_pods)
         watch("knp_policy_problems", lambda: len(self.batch.problems))
-        watch(
-            "knp_source_age_seconds",
-            lambda: max(0.0, (time.time_ns() - self.batch.scan_started_ns) / 1e9),
-        )
+        watch("knp_source_age_seconds", self._source.age)
+        self._source.watch(self._metrics)
 
     def _counter(self, name: str) -> int:
         now = time.monotonic()
@@ -117,6 +119,9 @@ class Overview:
             "managed_pods": keeper.managed_pods,
             "clock_offset": self._clock.offset,
             "source": {
+                "age_seconds": round(self._source.age(), 3),
+                "waits_for": self._source.waits_for(),
+                **self._source.details(),
                 "scan_started_ns": batch.scan_started_ns,
                 "objects": dict(batch.objects),
                 "problems": list(batch.problems),

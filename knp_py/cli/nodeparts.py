@@ -1,5 +1,6 @@
 """What an agent judges with: engine, names, log and judge, as the command line wants them."""
 
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +12,7 @@ from knp_py.agent.connections import NamedConnections, Tuple
 from knp_py.agent.judge import Judge, Mode
 from knp_py.agent.marks import Marks
 from knp_py.agent.metrics import Metrics
+from knp_py.agent.packetlog import PacketLog
 from knp_py.agent.shadow import Shadow, SharedNames
 from knp_py.agent.verdictlog import VerdictLog, Which
 from knp_py.engine.evaluate import Names, PolicyEngine
@@ -20,16 +22,20 @@ from knp_py.engine.resolvers import parse_networks, parse_trust
 from knp_py.engine.snoop import DnsSnooper
 from knp_py.model.decision import NameGrant
 from knp_py.model.net import parse_address
+from knp_py.verdicts.klogentry import Format
 
 _RESOLV_CONF = Path("/etc/resolv.conf")
 _MOST_KINDS = 64
+_PACKETS = 2  # the verbosity from which on every packet is logged
 _MAX_FLOWS = 65_536  # conversations with resolvers and untracked packets only
 
 
 class Settings(NamedTuple):
-    """The command line, as it was given."""
+    """The command line, as it was given. No ``manifests``: an API server has the objects."""
 
     manifests: tuple[str, ...]
+    kubeconfig: str
+    context: str
     shadow: tuple[str, ...]
     fail_open: bool
     nfqueue_id: int
@@ -44,6 +50,8 @@ class Settings(NamedTuple):
     bind: str
     log_verdicts: Which
     log_limit: float
+    verbosity: int
+    logging_format: Format
     state_dir: str
     instance: str
     masks: tuple[str, str, str]
@@ -64,6 +72,11 @@ class Settings(NamedTuple):
         """How packets are answered. A dry run fails open: it drops nothing, ever."""
         return Mode(self.fail_open or self.dry_run, self.dry_run, self.remember, self.strict)
 
+    @property
+    def logs_packets(self) -> bool:
+        """Whether every judged packet is on standard error."""
+        return self.verbosity >= _PACKETS
+
 
 class Parts(NamedTuple):
     """Everything that the packet thread touches."""
@@ -73,8 +86,20 @@ class Parts(NamedTuple):
     names: DomainCache
     snooper: DnsSnooper
     log: VerdictLog
+    packets: PacketLog | None
     shadow: Shadow | None
     connections: NamedConnections | None
+
+    def flush(self, now: float) -> None:
+        """Write what the logs have."""
+        self.log.flush(now)
+        if self.packets is not None:
+            self.packets.flush(now)
+
+    def close(self, now: float) -> int:
+        """The same for the last time; how many lines could not be written and are lost."""
+        lost = self.log.close(now)
+        return lost if self.packets is None else lost + self.packets.close(now)
 
 
 def build(
@@ -84,14 +109,15 @@ def build(
     metrics: Metrics,
     *,
     write: Callable[[bytes], object],
+    write_packets: Callable[[bytes], object],
     on_learn: Callable[[SavedName], object],
     on_open: Callable[[Tuple, tuple[NameGrant, ...]], object] | None,
     complain: Callable[[Exception], object],
 ) -> Parts:
     """Put the parts together; raises ``InputError`` for options that cannot be meant.
 
-    Records go to ``write``. ``on_learn`` is told every name, ``on_open`` in strict mode every
-    connection that a name opened.
+    Records go to ``write``, the packets of ``--v 2`` to ``write_packets``. ``on_learn`` is told
+    every name, ``on_open`` in strict mode every connection that a name opened.
     """
     trust = parse_trust(settings.trusted, node_resolvers=_node_resolvers(settings))
     special = parse_networks(settings.allow_special, "--allow-special")
@@ -109,6 +135,11 @@ def build(
     log = VerdictLog(
         write, which="all" if shadow else settings.log_verdicts, limit=settings.log_limit
     )
+    packets = None
+    if settings.logs_packets:
+        packets = PacketLog(
+            write_packets, form=settings.logging_format, pid=os.getpid, limit=settings.log_limit
+        )
     connections = None
     if settings.strict:
         connections = NamedConnections(on_put=on_open)
@@ -123,8 +154,9 @@ def build(
         shadow=shadow,
         connections=connections,
         logged=settings.log_verdicts,
+        packets=packets,
     )
-    return Parts(judge, datapath, cache, snooper, log, shadow, connections)
+    return Parts(judge, datapath, cache, snooper, log, packets, shadow, connections)
 
 
 class Complaints:

@@ -1,5 +1,6 @@
 """What a running agent says of itself: one line a message, on standard error."""
 
+import time
 from contextlib import suppress
 from functools import cache
 
@@ -8,7 +9,24 @@ from knp_py.agent.judge import Mode
 from knp_py.agent.source import Batch
 from knp_py.cli.nodeparts import Settings
 from knp_py.model.changes import ClusterObject
+from knp_py.model.objects import Node, Pod
 from knp_py.model.policy import ClusterNetworkPolicy
+from knp_py.verdicts.klogentry import Format, remark
+
+CHANGES = 4  # the verbosity from which on every changed object is said
+_MOST_CHANGES = 200  # lines of one batch
+_PROGRAM = "knp agent"
+
+
+class _Voice:
+    """How everything is said, by every thread of the process."""
+
+    form: Format = "text"
+
+
+def speak(form: Format) -> None:
+    """Say everything in this format from now on."""
+    _Voice.form = form
 
 
 def say(message: str) -> None:
@@ -16,12 +34,26 @@ def say(message: str) -> None:
 
     The packet thread says things too, and must not wait for a reader.
     """
+    if _Voice.form == "json":
+        line = remark(time.time_ns(), _PROGRAM, message)
+    else:
+        line = f"{_PROGRAM}: {message}\n"
     with suppress(OSError):
-        _errors().write(f"knp agent: {message}\n".encode())
+        errors().write(line.encode())
+
+
+def say_changes(batch: Batch) -> None:
+    """A line for every object that changed, but not for thousands that do so at once."""
+    for verb, obj in batch.changes[:_MOST_CHANGES]:
+        say(f"{verb.value} {_called(obj)}")
+    more = len(batch.changes) - _MOST_CHANGES
+    if more > 0:
+        say(f"{more} more changes")
 
 
 @cache
-def _errors() -> Outlet:
+def errors() -> Outlet:
+    """Standard error."""
     return Outlet(2)
 
 
@@ -42,6 +74,11 @@ def greeting(settings: Settings, managed: int, how: str) -> str:
         *(["strict"] if mode.strict else []),
         *(["shadow"] if settings.shadow else []),
         *([] if mode.remember else ["every connection is judged (--remember off)"]),
+        *(
+            [f"every judged packet is logged here (--v {settings.verbosity})"]
+            if settings.logs_packets
+            else []
+        ),
     ]
     more = f"; {', '.join(extras)}" if extras else ""
     return (
@@ -64,6 +101,11 @@ def mode_word(settings: Settings) -> str:
     if settings.dry_run:
         return "dry-run"
     return "fail-open" if settings.fail_open else "fail-closed"
+
+
+def has_policy(batch: Batch) -> bool:
+    """Whether more has changed than pods and nodes, which come and go all the time."""
+    return any(not isinstance(obj, Pod | Node) for _, obj in batch.changes)
 
 
 def summary(batch: Batch) -> str:

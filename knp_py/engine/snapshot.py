@@ -27,12 +27,16 @@ class Profile(NamedTuple):
 
     ``egress`` and ``ingress`` are the chains of the tiers that select it, in order of
     evaluation. ``group`` numbers ``selectors`` (equal sets, equal number; never 0).
+    ``admin`` and ``baseline`` are how many ClusterNetworkPolicies of those tiers select it,
+    those without a rule included: no chain has them, and nothing is judged by these numbers.
     """
 
     egress: tuple[tuple[Tier, Chain], ...]
     ingress: tuple[tuple[Tier, Chain], ...]
     group: int
     selectors: tuple[int, ...]
+    admin: int = 0
+    baseline: int = 0
 
     def chains(self, direction: Direction) -> tuple[tuple[Tier, Chain], ...]:
         """The chains of one direction."""

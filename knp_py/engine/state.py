@@ -316,25 +316,31 @@ class ClusterState:
             if group is None:
                 group = self._groups[identity.matched] = self._next_group
                 self._next_group += 1
+            policies = [
+                self._in_force[policy_id]
+                for selector in identity.matched
+                for policy_id in self._by_subject.get(selector, ())
+            ]
+            tiers = [p.tier for p in policies if isinstance(p, ClusterNetworkPolicy)]
             self._profiles[number] = Profile(
-                self._chains_of(identity, Direction.EGRESS),
-                self._chains_of(identity, Direction.INGRESS),
+                self._chains_of(policies, Direction.EGRESS),
+                self._chains_of(policies, Direction.INGRESS),
                 group,
                 tuple(sorted(identity.matched)),
+                tiers.count(Tier.ADMIN),
+                tiers.count(Tier.BASELINE),
             )
 
     def _chains_of(
-        self, identity: Identity, direction: Direction
+        self, selecting: list[Policy], direction: Direction
     ) -> tuple[tuple[Tier, Chain], ...]:
         tiers: dict[Tier, list[Policy]] = {}
-        for number in identity.matched:
-            for policy_id in self._by_subject.get(number, ()):
-                policy = self._in_force[policy_id]
-                if isinstance(policy, ClusterNetworkPolicy):
-                    if policy.rules[direction]:
-                        tiers.setdefault(policy.tier, []).append(policy)
-                elif policy.rules[direction] is not None:
-                    tiers.setdefault(Tier.NETWORK_POLICY, []).append(policy)
+        for policy in selecting:
+            if isinstance(policy, ClusterNetworkPolicy):
+                if policy.rules[direction]:
+                    tiers.setdefault(policy.tier, []).append(policy)
+            elif policy.rules[direction] is not None:
+                tiers.setdefault(Tier.NETWORK_POLICY, []).append(policy)
         chains: list[tuple[Tier, Chain]] = []
         for tier in sorted(tiers):
             policies = sorted(tiers[tier], key=evaluation_order)

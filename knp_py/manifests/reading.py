@@ -153,6 +153,12 @@ class PartReader:
         )
         return part
 
+    def read_one(self, entry: Entry) -> Part:
+        """What a single object says."""
+        reading = _Reading(self._sharing)
+        reading.add_entry(entry)
+        return reading.part
+
 
 class _Reading:
     """One part under construction."""
@@ -171,9 +177,9 @@ class _Reading:
                 self.part.warnings.append(Problem(document.origin, "", "", message))
             return
         for entry in self._unpacker.entries(document):
-            self._entry(entry)
+            self.add_entry(entry)
 
-    def _entry(self, entry: Entry) -> None:
+    def add_entry(self, entry: Entry) -> None:
         if not entry.version or not entry.kind:
             words = (("apiVersion", entry.version), ("kind", entry.kind))
             lacking = " and ".join(key for key, word in words if not word)

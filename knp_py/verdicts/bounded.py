@@ -43,7 +43,7 @@ def bounded_line(
             return line + b"\n"
     line = b""
     for room in (_SOME, 0):
-        kept = _first(names, room)
+        kept = leading(names, room)
         short, fewer = _cut_down(decision, room)
         short_shadow = None
         if shadow is not None:
@@ -66,7 +66,7 @@ def bounded_line(
     return line + b"\n"
 
 
-def _first(texts: tuple[str, ...], room: int) -> tuple[str, ...]:
+def leading(texts: tuple[str, ...], room: int) -> tuple[str, ...]:
     """As many as there is room for, in bytes of JSON."""
     for number, text in enumerate(texts):
         room -= len(text) + 3
@@ -81,7 +81,7 @@ def _cut_down(decision: Decision, room: int) -> tuple[Decision, int]:
     changes: dict[str, object] = {"grants": ()}
     fewer = 0
     if ruling is not None:
-        policies = _first(ruling.isolated_by, room)
+        policies = leading(ruling.isolated_by, room)
         fewer = len(ruling.isolated_by) - len(policies)
         ruling = msgspec.structs.replace(ruling, isolated_by=policies)
         if not room:

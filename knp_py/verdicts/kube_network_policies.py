@@ -11,7 +11,8 @@ Read as it is at ``-v=2`` and above, from the facts of its own documentation and
   accepted by policy``: the verdict. Older versions have only the last line's.
 * ``Finished syncing packet`` with the verdict of the queue, drop or accept.
 
-Neither a policy's name nor a rule is ever in it.
+Neither a policy's name nor a rule is ever in it. Where ``knp agent --v 2`` wrote the log, they
+are: the verdict's entry has ``decidedIn`` and what ``verdicts.packetlines`` says with it.
 """
 
 import re
@@ -24,6 +25,7 @@ from knp_py.model.decision import Verdict
 from knp_py.model.net import format_address, is_v4, parse_address
 from knp_py.model.policy import Tier
 from knp_py.verdicts.klog import LogLine
+from knp_py.verdicts.packetfields import told
 from knp_py.verdicts.read import VerdictEntry
 from knp_py.verdicts.record import NO_PORTS, Decider, End
 from knp_py.verdicts.times import timestamp
@@ -85,7 +87,7 @@ class PacketJoiner:
             return []
         key = (stream, number)
         if message in _VERDICTS:
-            return self._verdict(key, *_VERDICTS[message])
+            return [told(e, fields) for e in self._verdict(key, *_VERDICTS[message])]
         packet = self._open.get(key)
         consulted = _CONSULTED.fullmatch(message)
         if consulted is not None:

@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from knp_py.errors import InputError
-from knp_py.verdicts.klog import from_json, has_header, parse_text
+from knp_py.verdicts.klog import LogLine, from_json, has_header, parse_text
 from knp_py.verdicts.kube_network_policies import OTHER, PacketJoiner
+from knp_py.verdicts.packetfields import left_out
 from knp_py.verdicts.read import VerdictEntry, parse_omission, parse_record
 from knp_py.verdicts.record import Omission
 from knp_py.verdicts.times import parse_timestamp
@@ -30,6 +31,7 @@ _PREFIX = re.compile(r"\[pod/([^\]\s]+)\] ")
 # line or P for a part of one.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\S+) (?:(?:stdout|stderr) ([FP]) )?", re.ASCII)
 _BLOCK_LINE = re.compile(r"\t|\s*(?:[0-9a-f]{8} |>( |$))")
+_AGENT = "knp agent: "  # what it says of itself, where its two streams are one log
 _LONGEST = 1 << 20  # characters of one line put together from parts
 _STREAMS = 1024  # streams with an open value or line that are remembered
 
@@ -127,9 +129,7 @@ class LogReader:
                 omission = parse_omission(text)
             except ValueError as error:
                 return self._broken(text, str(error))
-            self.omissions.append(
-                msgspec.structs.replace(omission, source=stream) if stream else omission
-            )
+            self._omit(omission, stream)
             return []
         if "log" in document and isinstance(document["log"], str):  # a json-file of Docker's
             ts = parse_timestamp(str(document.get("time", "")))
@@ -143,7 +143,7 @@ class LogReader:
         if line is None:
             self._joiner.counts[OTHER] += 1
             return []
-        return self._joiner.entry(line if ts is None else line._replace(ts=ts), stream)
+        return self._entry(line, stream, ts)
 
     def _text(self, text: str, stream: str, ts: int | None) -> list[VerdictEntry]:
         told, entries = self._joiner.packet_line(text, stream)
@@ -160,12 +160,26 @@ class LogReader:
             if line.open:
                 _make_room(self._blocks)
                 self._blocks[stream] = None
-            return self._joiner.entry(line if ts is None else line._replace(ts=ts), stream)
-        if has_header(text) or _BLOCK_LINE.match(text):
+            return self._entry(line, stream, ts)
+        if has_header(text) or text.startswith(_AGENT) or _BLOCK_LINE.match(text):
             # A plain sentence, or the middle of a value whose first line is elsewhere.
             self._joiner.counts[OTHER] += 1
             return []
         return self._broken(text, "neither a verdict record nor a line of klog")
+
+    def _entry(self, line: LogLine, stream: str, ts: int | None) -> list[VerdictEntry]:
+        if ts is not None:
+            line = line._replace(ts=ts)
+        omission = left_out(line)
+        if omission is None:
+            return self._joiner.entry(line, stream)
+        self._omit(omission, stream)
+        return []
+
+    def _omit(self, omission: Omission, stream: str) -> None:
+        self.omissions.append(
+            msgspec.structs.replace(omission, source=stream) if stream else omission
+        )
 
     def _broken(self, text: str, reason: str) -> list[VerdictEntry]:
         self._unreadable += 1

@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from helpers.nodes import Agent, NodeUnderTest, eventually, node_of, on_a_node
+from helpers.nodes import PATIENCE, Agent, NodeUnderTest, eventually, node_of, on_a_node
 
 pytestmark = [*on_a_node, pytest.mark.slow]
 
@@ -83,10 +84,10 @@ class Attempts:
                 self.failed.append(f"{address} after {took:.1f} s: {error!r}")
             time.sleep(0.01)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._over.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join()
 
 
 class Stream:
@@ -95,8 +96,8 @@ class Stream:
     def __init__(self, node: NodeUnderTest) -> None:
         self.echoes = 0
         self.broken = ""
-        self._sock = node.open("x/a", B, ALLOWED, timeout=20)
-        self._sock.settimeout(20)
+        self._sock = node.open("x/a", B, ALLOWED, timeout=PATIENCE)
+        self._sock.settimeout(PATIENCE)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._talk, daemon=True)
         self._thread.start()
@@ -105,36 +106,52 @@ class Stream:
         try:
             while not self._over.is_set():
                 self._sock.sendall(b"x")
-                assert self._sock.recv(16)
+                if not self._sock.recv(16):
+                    raise ConnectionError("closed by its peer")
                 self.echoes += 1
                 time.sleep(0.005)
         except OSError as error:
-            self.broken = str(error)
+            self.broken = f"after {self.echoes} echoes: {error!r}"
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._over.set()
-        self._thread.join(30)
+        self._thread.join()
         self._sock.close()
 
 
 def torture(node: NodeUnderTest, rounds: int, *options: str) -> None:
     """Stop or kill, start again, wait until it is there; so often."""
     dice = random.Random(7)
+    begun = time.monotonic()
     agent = node.agent(*options)
-    for _ in range(rounds):
-        time.sleep(dice.uniform(0, 0.05))
-        if dice.random() < 0.5:
-            agent.kill()
-        else:
-            assert agent.stop() in {0, -signal.SIGTERM}  # it may not have come far
-        time.sleep(dice.choice([0, 0, 0.05, 0.2]))
-        agent = node.agent(*options, ready=False)
-        if dice.random() < 0.8:
-            eventually(agent.ready, "the agent is ready again")
-        else:
-            time.sleep(dice.uniform(0, 0.4))  # ended in the middle of its start
-    if not agent.process.poll():
-        eventually(agent.ready, "the agent is ready at last")
+    start = time.monotonic() - begun  # seconds that it takes here
+    for number in range(1, rounds + 1):
+        try:
+            agent = end_and_begin(node, agent, dice, start, *options)
+        except BaseException as error:
+            error.add_note(f"in round {number} of {rounds}")
+            raise
+    eventually(agent.ready, "the agent is ready at last")
+
+
+def end_and_begin(
+    node: NodeUnderTest, agent: Agent, dice: random.Random, start: float, *options: str
+) -> Agent:
+    """One round. ``start`` are the seconds until an agent is ready."""
+    time.sleep(dice.uniform(0, 0.05))
+    assert agent.process.poll() is None, f"it ended by itself with {agent.process.returncode}"
+    if dice.random() < 0.5:
+        agent.kill()
+    else:
+        code = agent.stop()
+        assert code in {0, -signal.SIGTERM}, f"exit code {code}"  # it may not have come far
+    time.sleep(dice.choice([0, 0, 0.05, 0.2]))
+    agent = node.agent(*options, ready=False)
+    if dice.random() < 0.8:
+        eventually(agent.ready, "the agent is ready again")
+    else:
+        time.sleep(dice.uniform(0, start))  # ended in the middle of its start
+    return agent
 
 
 @pytest.fixture
@@ -148,7 +165,7 @@ def node(tmp_path: Path):  # type: ignore[no-untyped-def]
 def warmed(node: NodeUnderTest, *options: str) -> Agent:
     """An agent whose rules are in force: the torture begins from there."""
     agent = node.agent(*options)
-    assert node.connects("x/a", B, ALLOWED, timeout=5)
+    assert node.connects("x/a", B, ALLOWED, timeout=PATIENCE)
     assert not node.connects("x/a", B, FORBIDDEN)
     return agent
 
@@ -157,15 +174,15 @@ def never_forbidden(node: NodeUnderTest, rounds: int, remember: str) -> None:
     """Fail-closed: what is denied stays denied, what is established goes on."""
     options = ("--fail-closed", "--remember", remember, "--log-verdicts", "none")
     agent = warmed(node, *options)
-    stream = Stream(node)
-    forbidden = Attempts(node, FORBIDDEN, timeout=0.2, threads=6)
-    agent.stop()
-    torture(node, rounds, *options)
-    forbidden.stop()
-    stream.stop()
+    with (
+        closing(Stream(node)) as stream,
+        closing(Attempts(node, FORBIDDEN, timeout=0.2, threads=6)) as forbidden,
+    ):
+        agent.stop()
+        torture(node, rounds, *options)
     assert forbidden.passed == 0, f"{forbidden.passed} of {forbidden.tried} passed"
     assert forbidden.tried > 5 * rounds
-    assert not stream.broken
+    assert stream.broken == ""
     assert stream.echoes > 5 * rounds
 
 
@@ -173,25 +190,34 @@ def always_allowed(node: NodeUnderTest, rounds: int) -> None:
     """Fail-open: what is allowed comes about, whether anybody judges it or not."""
     options = ("--fail-open", "--log-verdicts", "none")
     agent = warmed(node, *options)
-    stream = Stream(node)
-    allowed = Attempts(node, ALLOWED, timeout=15, threads=4)
-    agent.stop()
-    torture(node, rounds, *options)
-    allowed.stop()
-    stream.stop()
+    with (
+        closing(Stream(node)) as stream,
+        closing(Attempts(node, ALLOWED, timeout=PATIENCE, threads=4)) as allowed,
+    ):
+        agent.stop()
+        torture(node, rounds, *options)
     assert allowed.failed == []
     assert allowed.passed > 5 * rounds
-    assert not stream.broken
+    assert stream.broken == ""
 
 
 def test_two_hundred_stops_and_kills_in_each_fail_mode(tmp_path: Path) -> None:
     def run(name: str, check: Callable[..., None], *arguments: object) -> None:
         path = tmp_path / name
         path.mkdir()
-        with node_of(path, CLUSTER, name) as node:
-            for port in (ALLOWED, FORBIDDEN):
-                node.serve_tcp("x/b", port)
-            check(node, *arguments)
+        begun = time.monotonic()
+        try:
+            with node_of(path, CLUSTER, name) as node:
+                for port in (ALLOWED, FORBIDDEN):
+                    node.serve_tcp("x/b", port)
+                check(node, *arguments)
+        except BaseException as error:
+            # A report ends with this line, and its end may be all that anybody sees.
+            what = " ".join([*str(error).splitlines()[:1], *getattr(error, "__notes__", [])[:1]])
+            after = time.monotonic() - begun
+            raise AssertionError(
+                f"{name}, after {after:.0f} s: {type(error).__name__}: {what}"
+            ) from error
 
     # Beside each other: an agent takes most of the time to come back, and there are cores.
     with ThreadPoolExecutor() as threads:
@@ -200,8 +226,11 @@ def test_two_hundred_stops_and_kills_in_each_fail_mode(tmp_path: Path) -> None:
             threads.submit(run, "closed-off", never_forbidden, 100, "off"),
             threads.submit(run, "open", always_allowed, 200),
         ]
-    for each in runs:
-        each.result()
+    failures = [error for each in runs if (error := each.exception()) is not None]
+    if failures:
+        for other in failures[1:]:
+            failures[0].add_note(f"and {other}")
+        raise failures[0]
 
 
 def test_closed_rules_stay_until_cleanup(node: NodeUnderTest) -> None:

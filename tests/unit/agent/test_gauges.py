@@ -17,7 +17,7 @@ def test_what_the_engine_counts_is_shown() -> None:
     names = DomainCache(max_unwanted_per_client=2)
     datapath = Datapath(PolicyEngine(names), DnsSnooper(names, trust=parse_trust("auto")))
     log = VerdictLog(lambda _: None, limit=2)
-    watch_engine(metrics, datapath=datapath, names=names, log=log)
+    watch_engine(metrics, datapath=datapath, names=names, logs=[log])
 
     def shown() -> dict[str, dict[tuple[str, ...], float]]:
         return {

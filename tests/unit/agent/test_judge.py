@@ -1,6 +1,7 @@
 """From a packet with a question to the mark that is its verdict: one, on every path."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from knp_py.agent.connections import NamedConnections
 from knp_py.agent.judge import Judge, Mode, World
 from knp_py.agent.marks import KUBE_PROXY, Ask, Deed, Marks
 from knp_py.agent.metrics import Metrics
+from knp_py.agent.packetlog import PacketLog
 from knp_py.agent.shadow import Shadow, SharedNames
 from knp_py.agent.verdictlog import VerdictLog, Which
 from knp_py.engine.evaluate import PolicyEngine
@@ -27,6 +29,7 @@ from knp_py.engine.resolvers import Trust
 from knp_py.engine.snoop import DnsSnooper
 from knp_py.model.changes import ClusterObject
 from knp_py.model.net import parse_cidr
+from knp_py.verdicts.logs import LogReader
 
 POD, OTHER = "10.1.0.5", "10.1.0.6"
 ALLOWED, DENIED, NAMED = "1.1.1.1", "9.9.9.9", "5.5.5.5"
@@ -74,6 +77,7 @@ class Court:
         logged: Which = "all",
         marks: Marks = Marks(),  # noqa: B008  immutable
         loaded: bool = True,
+        packets: bool = False,
     ) -> None:
         self.marks = marks
         self.timer = FakeTimer()
@@ -90,6 +94,8 @@ class Court:
         self._log = VerdictLog(
             self._written.append, which="all" if candidates is not None else logged
         )
+        self.entries: list[bytes] = []
+        self.packets = PacketLog(self.entries.append)
         self.judge = Judge(
             self.path,
             marks,
@@ -101,6 +107,7 @@ class Court:
             shadow=self.shadow,
             connections=self.connections,
             logged=logged,
+            packets=self.packets if packets else None,
         )
         self.generation = 0
         if loaded:
@@ -630,3 +637,62 @@ def test_the_time_that_a_verdict_takes_is_measured() -> None:
     court.deed(Ask.DNS_QUERY, QUERY)
     histogram = next(f for f in court.metrics.families() if f.kind == "histogram")
     assert next(s.value for s in histogram.samples if s.suffix == "_count") == 2
+
+
+def logged_packets(court: Court) -> list[tuple[str, str]]:
+    """Of every packet in the log: its deciding tier, and what became of it."""
+    court.packets.flush(0.0)
+    text = b"".join(court.entries).decode()
+    reader = LogReader(court.timer.wall_ns())
+    found = [e for line in text.splitlines() for e in reader.line(line.encode())]
+    assert not reader.counts
+    ends = re.findall(r'"Finished syncing packet" id=\d+ duration="\S+" verdict="(\w+)"', text)
+    tiers = [e.decided_by.tier or "" if e.decided_by else "" for e in found]
+    return list(zip(tiers, ends, strict=True))
+
+
+def test_every_packet_is_logged_where_that_is_wanted_and_records_as_before() -> None:
+    court = Court(packets=True, logged="deny")
+    assert court.deed(Ask.JUDGE, SYN) == Deed.ACCEPT_REMEMBER
+    assert court.deed(Ask.JUDGE, REFUSED) == Deed.DENY_REMEMBER
+    assert court.deed(Ask.JUDGE, SYN) == Deed.ACCEPT_REMEMBER
+    assert logged_packets(court) == [("Admin", "accept"), ("Admin", "drop"), ("Admin", "accept")]
+    (told,) = court.records()
+    assert (told["id"], told["verdict"]) == (2, "deny")  # the same number in both
+    quiet = Court(packets=True, logged="none")
+    quiet.deed(Ask.JUDGE, REFUSED)
+    assert quiet.records() == []
+    assert logged_packets(quiet) == [("Admin", "drop")]
+
+
+def test_a_dry_run_says_what_became_of_the_packet() -> None:
+    court = Court(packets=True, dry_run=True)
+    assert court.deed(Ask.JUDGE, REFUSED) == Deed.ACCEPT
+    assert logged_packets(court) == [("Admin", "accept")]
+    assert court.records()[0]["enforced"] is False
+
+
+def test_with_candidates_records_are_of_differences_and_every_packet_is_logged() -> None:
+    court = Court(packets=True, candidates=cnp("all", egress=[deny(networks("1.0.0.0/8"))]))
+    court.deed(Ask.JUDGE, SYN)
+    court.deed(Ask.JUDGE, ip_bytes.tcp(POD, 40000, OTHER, 53))
+    assert [tier for tier, _ in logged_packets(court)] == ["Admin", "Admin"]
+    assert [told["shadow"]["verdict"] for told in court.records()] == ["deny"]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_packet_that_nobody_can_read_is_logged_too(dry_run: bool) -> None:
+    court = Court(packets=True, dry_run=dry_run)
+    court.deed(Ask.JUDGE, UNREADABLE[0])
+    court.packets.flush(0.0)
+    (entry,) = LogReader(0).line(b"".join(court.entries))
+    assert entry.verdict == ("allow" if dry_run else "deny")
+
+
+def test_how_long_it_took_is_measured_from_the_packets_arrival() -> None:
+    court = Court(packets=True)
+    times = iter(range(0, 10**9, 1500))
+    court.timer.monotonic_ns = lambda: next(times)  # type: ignore[method-assign]
+    court.deed(Ask.JUDGE, SYN)
+    court.packets.flush(0.0)
+    assert 'duration="1.5µs"' in b"".join(court.entries).decode()

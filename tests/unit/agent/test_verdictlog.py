@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 from helpers.builders import address
 
-from knp_py.agent.verdictlog import CHUNK, VerdictLog, Which
+from knp_py.agent.linelog import CHUNK
+from knp_py.agent.verdictlog import VerdictLog, Which
 from knp_py.model.decision import Decision, NameGrant, Ruling, Verdict
 from knp_py.model.policy import Direction, Tier
 from knp_py.verdicts.read import parse_omission, parse_record

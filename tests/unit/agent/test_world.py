@@ -283,7 +283,10 @@ def test_a_sweep_that_fails_keeps_the_old_world_and_is_tried_again() -> None:
 
 
 def members(*objects: ClusterObject, here: str | None = "n1") -> tuple[set[int], set[int]]:
-    found = members_of(snapshot_of(objects), here)
+    snapshot = snapshot_of(objects)
+    found = members_of(
+        snapshot, here, [pod for pod in snapshot.pods.values() if is_here(pod, here)]
+    )
     return set(found.managed), set(found.open_)
 
 
@@ -349,11 +352,11 @@ def test_an_address_that_went_to_another_node_is_not_ours() -> None:
 
 
 def test_the_nodes_networks_are_those_that_its_object_names() -> None:
-    own = members_of(snapshot_of([N1, N2]), "n1").local
+    own = members_of(snapshot_of([N1, N2]), "n1", ()).local
     assert own == {*parse_cidr("10.1.0.0/24").ranges, *parse_cidr("fd00:1::/64").ranges}
-    everybodys = members_of(snapshot_of([N1, N2]), None).local
+    everybodys = members_of(snapshot_of([N1, N2]), None, ()).local
     assert everybodys == own | {*parse_cidr("10.2.0.0/24").ranges}
-    assert members_of(snapshot_of([N1]), "n3").local == frozenset()
+    assert members_of(snapshot_of([N1]), "n3", ()).local == frozenset()
 
 
 def test_who_is_here() -> None:

@@ -1,0 +1,1 @@
+"""The Kubernetes API server: how it is reached, and how its objects are followed."""

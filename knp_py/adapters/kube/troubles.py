@@ -1,0 +1,44 @@
+"""What keeps resources from being followed, said once and not for each of them."""
+
+import threading
+import time
+from collections.abc import Callable
+
+_PASSES = 2  # failures in a row of one resource before anybody is told: connections do break
+
+
+class Troubles:
+    """Shared by all followers of one server; called from their threads.
+
+    ``say`` is given a line. ``now`` is in seconds.
+    """
+
+    def __init__(
+        self, say: Callable[[str], object], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = say
+        self._now = now
+        self._lock = threading.Lock()
+        self._count: dict[str, int] = {}  # failures in a row, of those in trouble
+        self._said: set[str] = set()
+        self._since = 0.0
+
+    def note(self, resource: str, why: str) -> None:
+        """One more failure."""
+        with self._lock:
+            if not self._count:
+                self._since = self._now()
+            self._count[resource] = self._count.get(resource, 0) + 1
+            if self._count[resource] < _PASSES or why in self._said:
+                return
+            self._said.add(why)
+        self._say(f"{resource}: {why}; what was known goes on")
+
+    def over(self, resource: str) -> None:
+        """This one is heard."""
+        with self._lock:
+            if self._count.pop(resource, None) is None or self._count or not self._said:
+                return
+            self._said.clear()
+            seconds = self._now() - self._since
+        self._say(f"the API server is heard again, after {seconds:,.0f} s")

@@ -1,0 +1,188 @@
+"""A cluster's API server as the source of an agent's objects."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from knp_py.adapters.inotify import Timer
+from knp_py.adapters.kube.access import Access, by_kubeconfig, in_cluster
+from knp_py.adapters.kube.client import Client
+from knp_py.adapters.kube.follow import Follower, Progress
+from knp_py.adapters.kube.resources import WATCHED
+from knp_py.adapters.kube.troubles import Troubles
+from knp_py.adapters.nodefile import NodeFile
+from knp_py.agent.metrics import Metrics
+from knp_py.agent.mirror import Mirror, Remark, lines_of
+from knp_py.agent.source import Batch
+from knp_py.cli.nodemanifests import Announcer
+from knp_py.cli.nodeparts import Settings
+from knp_py.cli.nodewords import say
+from knp_py.manifests.single import SingleReader
+from knp_py.model.changes import Change, Verb
+from knp_py.model.objects import Node
+
+_TOGETHER = 0.025  # seconds of events that are put in force at once
+_SAY_FIRST = 2.0  # seconds until it says whom it waits for
+_SAY_AGAIN = 30.0  # and between two such lines
+_HURRY = 2.0  # seconds after which it goes by what it knew of its node before
+_STOP = 1.0  # seconds that the followers have to stop
+
+
+class Cluster:
+    """Follows every resource that decides; ``node`` is this node's name, None for no node.
+
+    What is ``kept`` of it serves a start at which the server does not answer.
+    """
+
+    def __init__(self, client: Client, node: str | None, kept: NodeFile | None) -> None:
+        self._client = client
+        self._node = node
+        self._kept = kept
+        self._timer = Timer()
+        self._announce = Announcer()
+        self._due = False
+        self._mirrors = {
+            each.kind: Mirror(SingleReader(each.api_version, each.kind, "cluster"))
+            for each in WATCHED
+        }
+        troubles = Troubles(say)
+        self._followers = [
+            Follower(
+                client,
+                each,
+                self._mirrors[each.kind],
+                tell=self._ring,
+                troubles=troubles,
+                say=say,
+            )
+            for each in WATCHED
+        ]
+
+    def fileno(self) -> int:
+        """Readable when something has changed."""
+        return self._timer.fileno()
+
+    def check(self) -> Batch:
+        """Nothing yet: following begins threads."""
+        return self._batch(())
+
+    def begin(self, until: Callable[[float], bool], *, early: bool) -> Batch | None:
+        """Everything there is, as soon as all of it was listed; waits as long as that takes."""
+        for follower in self._followers:
+            follower.start()
+        started = said = time.monotonic()
+        patience = _SAY_FIRST
+        while self.waits_for():
+            now = time.monotonic()
+            own = self._own_node()
+            if early and own is None and self._kept is not None and now - started > _HURRY:
+                own = self._kept.read(self._node or "")
+            if early and own is not None:
+                say(f"holding the pods of {', '.join(own.pod_cidrs) or 'no network'} meanwhile")
+                return self._batch([Change(Verb.APPLIED, own)])
+            if now - said > patience:
+                said, patience = now, _SAY_AGAIN
+                say(f"waiting for {self._client.server}: {self.waits_for()} not listed yet")
+            if until(0.05):
+                return None
+        return self.scan()
+
+    def look(self) -> Batch | None:
+        """What has changed, if anything did."""
+        return self.scan() if self._timer.expired() else None
+
+    def scan(self) -> Batch:
+        """What has changed; says what is newly wrong and what is well again."""
+        self._due = False
+        if self.waits_for():
+            # Half of the objects are another policy than all of them.
+            return self._batch(())
+        # Policies last: who they select is known by then.
+        batch = self._batch(c for mirror in self._mirrors.values() for c in mirror.take())
+        self._announce(batch)
+        own = self._own_node()
+        if own is not None and self._kept is not None:
+            self._kept.write(own)
+        return batch
+
+    def age(self) -> float:
+        """Seconds since the server was last heard about what it was heard longest ago about."""
+        return max((each.progress.age() for each in self._followers), default=0.0)
+
+    def waits_for(self) -> str:
+        """The resources that were not listed yet."""
+        return ", ".join(
+            each.resource.plural for each in self._followers if not each.progress.synced
+        )
+
+    def watch(self, metrics: Metrics) -> None:
+        """How following each resource goes."""
+
+        def shown(value: Callable[[Progress], float]) -> Callable[[], dict[str, float]]:
+            return lambda: {f.resource.plural: value(f.progress) for f in self._followers}
+
+        metrics.watch("knp_api_age_seconds", shown(Progress.age))
+        metrics.watch("knp_api_events_total", shown(lambda progress: progress.events))
+        metrics.watch("knp_api_lists_total", shown(lambda progress: progress.lists))
+        metrics.watch("knp_api_failures_total", shown(lambda progress: progress.failures))
+
+    def details(self) -> dict[str, object]:
+        """The server, and each resource."""
+        return {
+            "server": self._client.server,
+            "resources": {
+                each.resource.plural: {
+                    "synced": each.progress.synced,
+                    "absent": each.progress.absent,
+                    "age_seconds": round(each.progress.age(), 3),
+                    "resource_version": each.progress.version,
+                    "error": each.progress.error,
+                }
+                for each in self._followers
+            },
+        }
+
+    def remarks(self) -> list[Remark]:
+        """What there is to say of objects."""
+        return [remark for mirror in self._mirrors.values() for remark in mirror.remarks()]
+
+    def close(self) -> None:
+        """Follow no more."""
+        for follower in self._followers:
+            follower.stop()
+        self._client.close()
+        end = time.monotonic() + _STOP
+        for follower in self._followers:
+            follower.join(max(0.0, end - time.monotonic()))
+        self._timer.close()
+
+    def _ring(self) -> None:
+        """By a follower's thread: something has changed. Waits for more to come with it."""
+        if not self._due:
+            self._due = True
+            self._timer.set(_TOGETHER)
+
+    def _own_node(self) -> Node | None:
+        found = self._mirrors["Node"].find(("Node", "", self._node or ""))
+        return found if isinstance(found, Node) else None
+
+    def _batch(self, changes: Iterable[Change]) -> Batch:
+        remarks = self.remarks()
+        objects = Counter({kind: len(mirror) for kind, mirror in self._mirrors.items()})
+        return Batch(
+            list(changes),
+            tuple(lines_of(remarks, lambda remark: remark.problems)),
+            tuple(lines_of(remarks, lambda remark: remark.warnings)),
+            time.time_ns() - int(self.age() * 1e9),
+            objects,
+        )
+
+
+def cluster_of(settings: Settings, table: str) -> Cluster:
+    """The cluster that the command line leads to; raises ``InputError``."""
+    enter: Callable[[], Access] = in_cluster
+    if settings.kubeconfig:
+        enter = partial(by_kubeconfig, settings.kubeconfig, settings.context)
+    kept = NodeFile(settings.state_dir, f"{table}.node") if settings.state_dir else None
+    return Cluster(Client(enter), settings.node, kept)
