@@ -1,5 +1,5 @@
 #!/bin/sh
-# install.sh DIRECTORY: knp with everything the agent needs, in a virtual environment of its own
+# install.sh DIRECTORY: knp with what the agent needs in a pod, in a virtual environment of its own
 # that holds no installer and no compiler. The Dockerfile runs this, and so do the tests.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,4 +9,5 @@ trap 'rm -rf "$builder"' EXIT
 "${PYTHON:-python3}" -m venv "$builder"
 "${PYTHON:-python3}" -m venv --without-pip "$to"
 "$builder/bin/pip" --python "$to/bin/python" install --quiet --disable-pip-version-check \
-  --no-cache-dir --constraint "$here/constraints.txt" "$here/..[agent]"
+  --no-cache-dir --no-deps --requirement "$here/requirements.txt" "$here/.."
+"$builder/bin/pip" --python "$to/bin/python" check

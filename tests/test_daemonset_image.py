@@ -10,12 +10,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from helpers.kustomized import DAEMONSET, ROOT, containers, documents, pod_spec
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DOCKERFILE = (DAEMONSET / "Dockerfile").read_text()
 COMPILERS = {"gcc", "g++", "build-essential", "libc6-dev", "python3-dev"}
 
@@ -189,26 +191,31 @@ def test_what_is_installed_runs_and_holds_no_installer(installed: Path) -> None:
     names = {path.name for path in (installed / "bin").iterdir()}
     assert "knp" in names
     assert not {name for name in names if name.startswith(("pip", "easy_install"))}
-    code = "import netfilterqueue, prometheus_client, knp_py; print(knp_py.__file__)"
+    code = (
+        "import netfilterqueue, prometheus_client, knp_py\n"
+        "import knp_py.cli.nodeagent, knp_py.adapters.kube.access\n"
+        "print(knp_py.__file__)"
+    )
     where = run(installed, "python", "-c", code)
     assert where.stdout.startswith(str(installed)), where.stderr
 
 
 @pytest.mark.slow
-def test_every_package_in_it_is_pinned(installed: Path) -> None:
+def test_it_holds_what_the_agent_requires_and_every_package_is_pinned(installed: Path) -> None:
     code = (
         "from importlib.metadata import distributions\n"
         "print(*(f'{d.metadata[\"Name\"]}=={d.version}' for d in distributions()), sep='\\n')"
     )
     found = {plain(line) for line in run(installed, "python", "-c", code).stdout.split()}
-    pinned = {
-        plain(line)
-        for line in (DAEMONSET / "constraints.txt").read_text().splitlines()
-        if not line.startswith("#")
-    }
-    ours = {each for each in found if each.startswith("knp-py==")}
-    assert ours
-    assert found - ours <= pinned, "put these into daemonset/constraints.txt"
+    lines = (DAEMONSET / "requirements.txt").read_text().splitlines()
+    pinned = {plain(line) for line in lines if not line.startswith("#")}
+    assert found - pinned == {f"knp-py=={PROJECT['version']}"}
+    assert pinned <= found
+
+    names = {each.partition("==")[0] for each in found}
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["agent"]]
+    required = {plain(re.split(r"[^\w.-]", each)[0]).rstrip("=") for each in wanted}
+    assert required - names == {"kubernetes"}, "put these into daemonset/requirements.txt"
 
 
 def plain(requirement: str) -> str:

@@ -13,8 +13,23 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DAEMONSET = ROOT / "daemonset"
-KUBECTL = shutil.which("kubectl")
-needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="needs kubectl")
+
+
+def _kubectl() -> str | None:
+    """kubectl, if the kustomize in it is one that knows components and labels."""
+    found = shutil.which("kubectl")
+    if found is None:
+        return None
+    asked = [found, "version", "--client", "-o", "json"]
+    said = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout
+    version = re.search(r'"kustomizeVersion": "v(\d+)', said)
+    return found if version and int(version[1]) >= 5 else None
+
+
+KUBECTL = _kubectl()
+needs_kubectl = pytest.mark.skipif(
+    KUBECTL is None, reason="needs kubectl, with kustomize 5 in it (kubectl 1.27)"
+)
 
 Document = dict[str, Any]
 

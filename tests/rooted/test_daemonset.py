@@ -1,8 +1,8 @@
 """The image's way into the agent, under exactly what the DaemonSet gives it, on a node.
 
 User, capabilities, no way to more, a root that cannot be written to, its own process namespace:
-all read from the manifest. What is not here is a container engine, and the API server: policies
-come from a directory.
+all read from the manifest. What is not here is a container engine. Policies come from a directory,
+or from an API server which gives the pod's account what the RBAC manifests do.
 """
 
 import os
@@ -10,15 +10,26 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.kustomized import DAEMONSET, containers, documents, pod_spec
+import yaml
+from helpers.apiserver import ApiServer
+from helpers.kustomized import (
+    DAEMONSET,
+    built,
+    containers,
+    documents,
+    needs_kubectl,
+    one,
+    pod_spec,
+)
 from helpers.nodes import PATIENCE, Agent, NodeUnderTest, eventually, node_of, on_a_node
 
+from knp_py.adapters.kube.access import SERVICE_ACCOUNT
 from knp_py.lab.namespaces import space_of
 
 CONTAINING = ("setpriv", "unshare", "mount")
@@ -90,7 +101,9 @@ def contained(container: dict[str, Any], state: Path, command: list[str]) -> lis
     prepare = (
         "set -e\n"
         "mount --make-rprivate /\n"
-        f'mkdir -p "{mount["mountPath"]}"\n'
+        "mount -t tmpfs tmpfs /run\n"  # nothing of this machine's, nothing left on it
+        f'mkdir -p "{mount["mountPath"]}" {SERVICE_ACCOUNT}\n'
+        '[ -z "$ACCOUNT" ] || mount --bind "$ACCOUNT" ' + f"{SERVICE_ACCOUNT}\n"
         f'mount --bind "{state}" "{mount["mountPath"]}"\n'
         "mount -t proc proc /proc\n"
         "for at in $(cut -d' ' -f5 /proc/self/mountinfo | grep -v '^/proc'); do\n"
@@ -107,12 +120,22 @@ class Contained(Agent):
     """An agent that runs as in its pod."""
 
     def __init__(
-        self, node: NodeUnderTest, container: dict[str, Any], state: Path, command: list[str]
+        self,
+        node: NodeUnderTest,
+        container: dict[str, Any],
+        state: Path,
+        command: list[str],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.node = node
         self.out = node.path / "records.jsonl"
         self.err = node.path / "agent.log"
-        environ = {"PATH": f"{node.path}/bin:{os.environ['PATH']}", "HOME": str(node.path)}
+        environ = {
+            "PATH": f"{node.path}/bin:{os.environ['PATH']}",
+            "HOME": str(node.path),
+            "ACCOUNT": "",
+            **(environment or {}),
+        }
         if "PYTHONPATH" in os.environ:
             environ["PYTHONPATH"] = os.environ["PYTHONPATH"]
         with self.out.open("ab") as out, self.err.open("ab") as err:
@@ -219,7 +242,7 @@ def test_a_change_reaches_it_and_fail_closed_stays_closed_until_cleanup(
     container = container_of("overlays/cleanup/daemonset.yaml")
     done = node.run(
         "node",
-        *("env", f"PATH={node.path}/bin:{os.environ['PATH']}", f"HOME={node.path}"),
+        *("env", f"PATH={node.path}/bin:{os.environ['PATH']}", f"HOME={node.path}", "ACCOUNT="),
         *contained(container, node.path / "state", [*container["command"], *container["args"]]),
     )
     assert done.returncode == 0, done.stderr
@@ -235,12 +258,59 @@ def test_cleanup_waits_for_the_agent_to_be_gone(node: NodeUnderTest) -> None:
     container = container_of("overlays/cleanup/daemonset.yaml")
     done = node.run(
         "node",
-        *("env", f"PATH={node.path}/bin:{os.environ['PATH']}", f"HOME={node.path}"),
+        *("env", f"PATH={node.path}/bin:{os.environ['PATH']}", f"HOME={node.path}", "ACCOUNT="),
         *contained(container, node.path / "state", [*container["command"], *container["args"]]),
     )
     assert done.returncode == 3
     assert "stop it first" in done.stderr
     assert table(node)
+
+
+@needs_kubectl
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_in_a_cluster_it_needs_no_right_that_the_manifests_do_not_give(
+    node: NodeUnderTest,
+) -> None:
+    """The overlay's own command line, as its pod would run it; not an option is added."""
+    found = built("overlays/fail-closed")
+    spec = pod_spec(one(found, "DaemonSet"))
+    assert spec is not None
+    [container] = containers(spec)
+    words = [
+        word.replace("$(NODE_NAME)", "worker-1")
+        for word in (*container["command"], *container["args"])
+    ]
+    api = ApiServer(tls=True)
+    node.topology.call("node", api.__enter__)
+    try:
+        api.install_crd("experimental")
+        for document in yaml.safe_load_all(MANIFESTS):
+            api.apply(document)
+        api.use_rbac(found, user=f"system:serviceaccount:kube-system:{spec['serviceAccountName']}")
+        account = node.path / "account"
+        environment = api.service_account(account)
+        agent = Contained(
+            node,
+            container,
+            node.path / "state",
+            words,
+            {**environment, "ACCOUNT": str(account)},
+        )
+        node.agents.append(agent)
+        eventually(agent.ready, "the agent is ready")
+        assert node.connects("a/client", "10.244.1.3", 80)
+        assert not node.connects("a/client", "10.244.1.3", 81)
+        assert agent.status()["managed_pods"] == 1
+        policy = yaml.safe_load(MANIFESTS.rsplit("---", 1)[1].replace("80", "81"))
+        api.apply(policy)
+        eventually(lambda: node.connects("a/client", "10.244.1.3", 81), "the change is in force")
+        asked = {(request.method, request.path.partition("?")[0]) for request in api.requests}
+        assert ("GET", "/api/v1/namespaces/kube-system/services") in asked
+        assert "forbidden" not in agent.log
+        assert "Traceback" not in agent.log
+        assert agent.stop() == 0
+    finally:
+        api.__exit__()
 
 
 def test_without_the_capability_it_says_so(node: NodeUnderTest) -> None:
