@@ -60,12 +60,14 @@ class Network:
         *argv: str,
         stdout: IO[bytes] | int = subprocess.PIPE,
         stderr: IO[bytes] | int | None = None,
+        stdin: int | None = None,
         directory: Path | None = None,
     ) -> subprocess.Popen[str]:
         """Start inside; killed when the network goes, if not by ``stop``."""
         process = subprocess.Popen(
-            self.inside(where, *argv), stdout=stdout, stderr=stderr, text=True, cwd=directory
-        )
+            self.inside(where, *argv), stdin=stdin, stdout=stdout, stderr=stderr,
+            text=True, cwd=directory,
+        )  # fmt: skip
         self._processes.append(process)
         return process
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.agent.stage import MANY, WALKTHROUGH, WIDE, Load, Stage
+from bench.agent.stage import CLUSTER, MANY, WALKTHROUGH, WIDE, Load, Stage
 
 Process = subprocess.Popen[str]
 
@@ -61,6 +61,14 @@ SIDES: dict[str, Side] = {
         "knp agent --remember off, 25,600 destinations", WIDE,
         lambda stage: stage.agent("wide", "--remember", "off"),
     ),
+    "api": Side(
+        "knp agent --remember off, API server, 1,100 policies, 10,000 pods", CLUSTER,
+        lambda stage: stage.follower(0, "--remember", "off"),
+    ),
+    "api-busy": Side(
+        "the same with 200 pod events/s", CLUSTER,
+        lambda stage: stage.follower(200, "--remember", "off"),
+    ),
 }  # fmt: skip
 
 
@@ -78,6 +86,8 @@ LIMITS = (
     Limit("many", "c", 0.60),
     Limit("log", "c", 0.40),
     Limit("wide", "c-wide", None),
+    Limit("api", "c", None),
+    Limit("api-busy", "api", None),
     Limit("remember", "tracked", 0.90),
     Limit("remember", "none", None),
     Limit("tracked", "none", None),

@@ -71,6 +71,9 @@ WALKTHROUGH = Load("10.244.1.7", "10.244.1.9")
 MANY = Load("10.64.0.10", "10.64.0.11")
 WIDE = Load("10.244.1.7", "203.0.113.0", ports=OUTSIDE_PORTS, addresses=256)
 
+# The same two in the cluster of ``api_server``.
+CLUSTER = MANY
+
 NODES = {"walkthrough": "demo-worker", "wide": "demo-worker", "many": "node-0"}
 
 
@@ -83,6 +86,7 @@ class Stage:
         self.launcher: tuple[str, ...] = ("-m", "knp_py")
         self.records = directory / "verdicts.jsonl"
         self._directory = directory
+        self._api: subprocess.Popen[str] | None = None
         self._manifests(directory)
         self.server = network.start(
             "server", str(self.programs.accept_close), str(PORT), str(OUTSIDE_PORTS)
@@ -111,12 +115,27 @@ class Stage:
 
     def agent(self, manifests: str, *options: str, logged: str = "deny") -> subprocess.Popen[str]:
         """``knp agent`` on a directory of manifests, once it says that it enforces."""
+        source = ("--manifests", str(self._directory / manifests))
+        return self._agent(source, NODES[manifests], *options, logged=logged)
+
+    def follower(self, rate: float, *options: str) -> subprocess.Popen[str]:
+        """``knp agent`` that follows an API server with so many pod events a second."""
+        config = self._directory / "kubeconfig"
+        program = Path(__file__).with_name("api_server.py")
+        self._api = self.network.start(
+            "node", sys.executable, str(program), str(config), str(rate), stdin=subprocess.PIPE
+        )
+        _await_ready(self._api)
+        return self._agent(("--kubeconfig", str(config)), NODES["many"], *options)
+
+    def _agent(
+        self, source: tuple[str, ...], node: str, *options: str, logged: str = "deny"
+    ) -> subprocess.Popen[str]:
         errors = self._directory / "agent.err"
         with errors.open("wb") as err, self.records.open("wb") as out:
             process = self.network.start(
-                "node", sys.executable, *self.launcher, "agent",
-                "--manifests", str(self._directory / manifests),
-                "--hostname-override", NODES[manifests],
+                "node", sys.executable, *self.launcher, "agent", *source,
+                "--hostname-override", node,
                 "--nfqueue-id", str(QUEUE), "--dns-queue-id", str(DNS_QUEUE),
                 "--state-dir", str(self._directory / "state"),
                 "--log-verdicts", logged, "--log-limit", "0", *options,
@@ -145,6 +164,9 @@ class Stage:
         """Whoever answers ends, and what it left behind goes."""
         if process is not None:
             self.network.stop(process, signal.SIGTERM)
+        if self._api is not None:
+            self.network.stop(self._api, signal.SIGTERM)
+            self._api = None
         self.network.clear()
 
     def recorded(self) -> int:

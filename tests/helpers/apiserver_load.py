@@ -121,6 +121,7 @@ class Churn:
         events: int | None,
         seed: int,
         living: int,
+        first: int = 0,
     ) -> None:
         if events is None and (rate is None or seconds is None):
             raise ValueError("churn ends after so many events, or so many seconds at a rate")
@@ -128,7 +129,7 @@ class Churn:
         self._api = api
         self._rate = rate
         self._events = events if events is not None else int((rate or 0) * (seconds or 0))
-        self._steps = Lives(seed, places, namespaces).steps(living)
+        self._steps = Lives(seed, places, namespaces, first).steps(living)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self.run, name="churn", daemon=True)
 

@@ -288,16 +288,19 @@ class Step(NamedTuple):
 class Lives:
     """Pods that come, run and go, for ever; the same for the same seed.
 
-    Addresses are given again as soon as their pod is deleted, as a busy node does.
+    Addresses are given again as soon as their pod is deleted, as a busy node does; the first
+    place has those of ``network(first)``.
     """
 
-    def __init__(self, seed: int, places: list[Place], namespaces: list[str]) -> None:
+    def __init__(
+        self, seed: int, places: list[Place], namespaces: list[str], first: int = 0
+    ) -> None:
         self._random = random.Random(seed)
         self._places = places
         self._namespaces = namespaces
         self._free = {
             place: [f"{network(index)}.{host}" for host in range(254, 200, -1)]
-            for index, place in enumerate(places)
+            for index, place in enumerate(places, first)
         }
         self._count = 0
         self._seed = seed
