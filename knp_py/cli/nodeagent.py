@@ -187,16 +187,12 @@ class NodeAgent:
                 clock=self._clock,
                 batch=first,
                 healthy=self._unhealthy,
-                ready=self._proof.check,
+                ready=self._ready,
             )
             self._overview.watch(queues, self._layout.queues.numbers, self._kept)
             self._serve(stack)
-            # First what may be missing. Without a table nothing comes to it.
-            self._rules.apply_queue(iptables(self._layout, self._table.upper()))
-            self._keeper.install()
-            if settings.strict:
-                # Generations begin anew. Not before: the rules that were there stamp until now.
-                clear_marks(self._marks.connection)
+            if not self._stopping:
+                self._put_in_force()
             self._enforce()
         return 1 if self._failure else 0
 
@@ -290,6 +286,14 @@ class NodeAgent:
             self._kept.commit(self._clock.now())
         self._crew.release()
 
+    def _put_in_force(self) -> None:
+        # First what may be missing. Without a table nothing comes to it.
+        self._rules.apply_queue(iptables(self._layout, self._table.upper()))
+        self._keeper.install()
+        if self._settings.strict:
+            # Generations begin anew. Not before: the rules that were there stamp until now.
+            clear_marks(self._marks.connection)
+
     def _serve(self, stack: ExitStack) -> None:
         if not self._settings.bind:
             return
@@ -304,15 +308,8 @@ class NodeAgent:
     def _enforce(self) -> None:
         packets = threading.Thread(target=self._run_packets, name="packets", daemon=True)
         packets.start()
-        wrong = self._proof.check(5.0)
-        if wrong is not None:
-            say(f"not ready: {wrong}")
-        say(greeting(self._settings, self._keeper.managed_pods, self._rules.how))
-        node = self._settings.node
-        if node is not None and not self._keeper.knows_node():
-            say(
-                f"warning: no Node and no Pod in the manifests is called {node}: nothing is judged"
-            )
+        if not self._stopping:
+            self._greet()
         self._wake.add(self._manifests.fileno())
         if self._candidates is not None:
             self._wake.add(self._candidates.fileno())
@@ -334,6 +331,18 @@ class NodeAgent:
             if lost:
                 say(f"{lost} verdict records could not be written any more")
             say(farewell(self._settings.mode, self._failure))
+
+    def _greet(self) -> None:
+        """Say what is in force, once a packet has come by."""
+        wrong = self._proof.check(5.0)
+        if wrong is not None:
+            say(f"not ready: {wrong}")
+        say(greeting(self._settings, self._keeper.managed_pods, self._rules.how))
+        node = self._settings.node
+        if node is not None and not self._keeper.knows_node():
+            say(
+                f"warning: no Node and no Pod in the manifests is called {node}: nothing is judged"
+            )
 
     def _turn(self) -> None:
         """What the main thread has to do next: a change of manifests, a proof that is due."""
@@ -432,6 +441,14 @@ class NodeAgent:
         del number, frame
         self._stopping = True
         self._wake.wake()
+
+    def _ready(self) -> str | None:
+        """Whether a packet comes by us.
+
+        None is sent before the packet thread is there: it would lie in the queue that the rules
+        of an agent before us lead to, and hold up the agent's own proof.
+        """
+        return self._proof.check() if self._loop.beat else "it is starting"
 
     def _unhealthy(self) -> str | None:
         """Whether the packet thread still takes its turns, some twenty a second."""
