@@ -77,10 +77,13 @@ def judge(snapshot: Snapshot, logged: Which = "none") -> tuple[Judge, VerdictLog
     def complain(error: Exception) -> None:
         raise SystemExit(f"the judge failed: {error!r}")
 
+    def adopt(src: int, sport: int, dst: int, dport: int, *, mark: int) -> None:
+        raise SystemExit(f"no packet here is a reply: {(src, sport, dst, dport, mark)}")
+
     made = Judge(
         datapath(names),
         Marks(), Mode(remember=False), metrics=Metrics(version="", mode=""), log=log,
-        timer=BootClock(), complain=complain, logged=logged,
+        timer=BootClock(), complain=complain, adopt=adopt, logged=logged,
     )  # fmt: skip
     made.load(World(snapshot, 1))
     return made, log
