@@ -321,7 +321,10 @@ class NodeAgent:
         finally:
             if self._settings.mode.fail_open:
                 # Nothing of ours stays: nobody has to ask who is not there.
-                self._rules.remove(remove(self._table))
+                try:
+                    self._rules.remove(remove(self._table))
+                except NotPermittedError as error:
+                    self._failure = self._failure or f"its rules could not be removed: {error}"
             self._loop.stop()
             packets.join()
             self._crew.stop()
