@@ -34,6 +34,22 @@ def install(layout: Layout, members: Members, generation: int) -> str:
     return f"table inet {table} {{ }}\ndelete table inet {table}\n{body}\n"
 
 
+def refill(layout: Layout, members: Members, generation: int) -> str:
+    """The same for a table that is there: its chains stay on their hooks, with other rules.
+
+    Where a table is replaced, a packet between two hooks may find the new one's first chain not
+    yet in force and the old one's next chain no longer. A chain that is refilled has the old
+    rules or the new ones. The kernel refuses this where the table there is too different, of
+    another version perhaps.
+    """
+    table = layout.table
+    sets = list(_sets(layout, Members()))
+    names = [line.split()[1] for line in sets]
+    lines = [f"table inet {table} {{", *sets, "}", f"flush table inet {table}"]
+    lines += [f"flush set inet {table} {name}" for name in names]
+    return "\n".join([*lines, *_table(layout, members, generation), ""])
+
+
 def remove(table: str) -> str:
     """One transaction that removes the table, there or not."""
     return f"table inet {table} {{ }}\ndelete table inet {table}\n"
@@ -100,25 +116,11 @@ def iptables(layout: Layout, chain: str) -> str:
 
 def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     yield f"table inet {layout.table} {{"
-    for name, addresses in (("managed", members.managed), ("open", members.open_)):
-        for version in (4, 6):
-            yield from _set(f"{name}{version}", version, _addresses(addresses, version))
-    yield from _name_set("links", members.links)
-    for version in (4, 6):
-        elements = _ranges(members.local, version)
-        yield from _set(f"local{version}", version, elements, "flags interval; auto-merge;")
+    yield from _sets(layout, members)
     counters = ["judged", "bypassed", "unanswered", "denied", "stale", "forged", "spoofed"]
     if layout.remember:
         counters += ["remembered", "refused"]
     yield from (f"  counter {name} {{ }}" for name in counters)
-    if layout.remember:
-        for name, timeout in (("learned", REMEMBERED), ("denied", DENIED)):
-            for version in (4, 6):
-                for turn in chains.TURNS:
-                    yield (
-                        f"  set {name}{version}{turn} {{ typeof {chains.key(version)};"
-                        f" size {SET_SIZE}; flags dynamic,timeout; timeout {timeout}s; }}"
-                    )
     yield from _chain("about", [chains.about(layout)])
     for chain, rules in chains.generation_chains(layout, generation):
         yield from _chain(chain, rules)
@@ -146,6 +148,24 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     yield from _chain("post", chains.post(layout), "postrouting", layout.priority + 10)
     yield from _chain("inpost", chains.post(layout), "input", layout.priority + 10)
     yield "}"
+
+
+def _sets(layout: Layout, members: Members) -> Iterable[str]:
+    for name, addresses in (("managed", members.managed), ("open", members.open_)):
+        for version in (4, 6):
+            yield from _set(f"{name}{version}", version, _addresses(addresses, version))
+    yield from _name_set("links", members.links)
+    for version in (4, 6):
+        elements = _ranges(members.local, version)
+        yield from _set(f"local{version}", version, elements, "flags interval; auto-merge;")
+    if layout.remember:
+        for name, timeout in (("learned", REMEMBERED), ("denied", DENIED)):
+            for version in (4, 6):
+                for turn in chains.TURNS:
+                    yield (
+                        f"  set {name}{version}{turn} {{ typeof {chains.key(version)};"
+                        f" size {SET_SIZE}; flags dynamic,timeout; timeout {timeout}s; }}"
+                    )
 
 
 def _chain(name: str, rules: Sequence[str], hook: str = "", priority: int = 0) -> Iterable[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from knp_py.agent.judge import World
 from knp_py.agent.layout import Layout, Members, Range
 from knp_py.agent.ports import Kernel
-from knp_py.agent.ruleset import install, update
+from knp_py.agent.ruleset import install, refill, update
 from knp_py.engine.snapshot import EMPTY, Snapshot
 from knp_py.engine.state import ClusterState
 from knp_py.errors import NotPermittedError
@@ -81,7 +81,11 @@ class WorldKeeper:
 
     def install(self) -> None:
         """Put the whole table in force, as it should be now; raises ``NotPermittedError``."""
-        self._kernel.apply(install(self._layout, self.members, self.generation))
+        try:
+            self._kernel.apply(refill(self._layout, self.members, self.generation))
+        except NotPermittedError:
+            # Perhaps another version's table is there, or somebody has changed a set of ours.
+            self._kernel.apply(install(self._layout, self.members, self.generation))
         self.behind = False
 
     def change(self, changes: Iterable[Change]) -> bool:

@@ -41,7 +41,9 @@ class FakeKernel:
         self.happened: list[str] = [] if happened is None else happened
 
     def apply(self, ruleset: str) -> None:
-        kind = "install" if "delete table" in ruleset else "update"
+        kind = "replace" if "delete table" in ruleset else "update"
+        if "flush table" in ruleset:
+            kind = "install"
         if any(word in ruleset for word in self.refuses):
             self.happened.append(f"refused {kind}")
             raise KernelError(f"nft: no {kind} today")

@@ -30,17 +30,16 @@ class Table:
 
 
 def installed(text: str) -> Table:
-    """The table that ``ruleset.install`` makes."""
+    """The table that ``ruleset.install`` or ``ruleset.refill`` makes."""
     lines = [line.strip() for line in text.splitlines()]
-    opened = re.fullmatch(r"table inet (\w+) \{ \}", lines[0])
+    opened = re.fullmatch(r"table inet (\w+) \{(?: \})?", lines[0])
     assert opened is not None, lines[0]
     table = Table(opened[1])
-    # What was there before goes, whether or not there was anything.
-    assert lines[1] == f"delete table inet {table.name}"
-    assert lines[2] == f"table inet {table.name} {{"
+    body = len(lines) - lines[::-1].index(f"table inet {table.name} {{")
+    before = lines[: body - 1]
     assert lines[-1] == "}"
     chain: str | None = None
-    for line in lines[3:-1]:
+    for line in lines[body:-1]:
         if chain is not None:
             if line == "}":
                 chain = None
@@ -62,6 +61,17 @@ def installed(text: str) -> Table:
             assert chain not in table.chains
             table.chains[chain] = []
     assert chain is None
+    # What was there before goes, whether or not there was anything.
+    if before[0].endswith("}"):
+        assert before[1:] == [f"delete table inet {table.name}"]
+    else:
+        declared = [found[1] for line in before if (found := _SET.fullmatch(line))]
+        assert declared == list(table.sets)
+        assert before[len(declared) + 1 :] == [
+            "}",
+            f"flush table inet {table.name}",
+            *(f"flush set inet {table.name} {name}" for name in declared),
+        ]
     return table
 
 

@@ -14,7 +14,7 @@ from helpers.rules_text import installed, updated
 from knp_py.adapters.nft import Nft
 from knp_py.agent.layout import Layout, Members, Queues
 from knp_py.agent.marks import Marks
-from knp_py.agent.ruleset import install, remove, update
+from knp_py.agent.ruleset import install, refill, remove, update
 from knp_py.errors import KernelError
 
 pytestmark = needs("nft", "setpriv")
@@ -96,6 +96,33 @@ def test_an_update_is_the_table_that_would_be_made_anew(nft: Nft) -> None:
     nft.apply(install(layout, SOME, 1))
     nft.apply(update(layout, SOME, OTHERS, 2))
     assert listed() == meant
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("before", [None, *LAYOUTS])
+def test_a_table_is_refilled_or_it_is_said_that_it_cannot_be(
+    nft: Nft, before: Layout | None, layout: Layout
+) -> None:
+    def listed() -> str:
+        return run("nft", "-s", "list", "table", "inet", "knp")
+
+    nft.apply(install(layout, OTHERS, 2))
+    meant = listed()
+    nft.apply(remove("knp"))
+    if before is not None:
+        nft.apply(install(before, SOME, 1))
+    there = "" if before is None else listed()
+    try:
+        nft.apply(refill(layout, OTHERS, 2))
+    except KernelError:
+        assert before is not None
+        assert before != layout
+        assert listed() == there
+    else:
+        # A chain or a set that only the other layout has stays, empty: nothing leads to it.
+        assert set(meant.splitlines()) <= set(listed().splitlines())
+        if before is None or before == layout:
+            assert listed() == meant
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from knp_py.agent.layout import Layout, Members, Queues
 from knp_py.agent.marks import Ask, Deed, Marks
-from knp_py.agent.ruleset import install, iptables, remove, update
+from knp_py.agent.ruleset import install, iptables, refill, remove, update
 from knp_py.engine.datapath import IPV6_MUST_PASS
 from knp_py.model.net import V4_BASE, V4_LAST
 
@@ -75,6 +75,13 @@ def table(each: Layout, generation: int = 1, members: Members = MEMBERS) -> Tabl
 
 def targets(rule: str) -> list[str]:
     return re.findall(r"\b(?:jump|goto) (\w+)", rule)
+
+
+def test_a_table_is_refilled_with_what_it_is_made_with() -> None:
+    for each in EVERY_LAYOUT:
+        text = refill(each, MEMBERS, 3)
+        assert installed(text) == table(each, 3)
+        assert "delete" not in text
 
 
 # -- what is named exists ------------------------------------------------------------------
