@@ -80,10 +80,13 @@ def judge(
     def complain(error: Exception) -> None:
         raise SystemExit(f"the judge failed: {error!r}")
 
+    def adopt(src: int, sport: int, dst: int, dport: int, *, mark: int) -> None:
+        raise SystemExit(f"no packet here is a reply: {(src, sport, dst, dport, mark)}")
+
     made = Judge(
         datapath(names),
         Marks(), Mode(remember=False), metrics=Metrics(version="", mode=""), log=log,
-        timer=BootClock(), complain=complain, logged=logged, packets=packets,
+        timer=BootClock(), complain=complain, adopt=adopt, logged=logged, packets=packets,
     )  # fmt: skip
     made.load(World(snapshot, 1))
     return made, log

@@ -4,7 +4,9 @@ import subprocess
 
 from knp_py.errors import KernelError
 
-_PATIENCE = 20.0  # seconds; a transaction takes some ten milliseconds
+# Seconds; a transaction takes some ten milliseconds. On two busy cores a tool has been seen to
+# wait for the kernel, to be run or to end, for seven seconds.
+_PATIENCE = 60.0
 
 
 def run(name: str, argv: list[str], text: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Connections in the kernel's conntrack table: their marks, and those of pods that are gone.
+"""Connections in the kernel's conntrack table: marks, pods that are gone, what it did not see.
 
 Netlink by hand, because strict mode clears every connection's mark when it starts: pyroute2
 takes 0.87 ms an entry for that and knows the tuples of three protocols; echoing the tuple's
@@ -14,17 +14,23 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from knp_py.errors import KernelError
-from knp_py.model.net import address_bytes
+from knp_py.model.net import address_bytes, is_v4
 
 _NETLINK_NETFILTER = 12
 _CT_NEW, _CT_GET, _CT_DELETE = 1 << 8, 1 << 8 | 1, 1 << 8 | 2
 _REQUEST, _DUMP = 0x1, 0x300
+_MAKE = 0x604  # NLM_F_CREATE, NLM_F_EXCL, NLM_F_ACK
 _ERROR, _DONE = 2, 3
 _TUPLE, _REPLY, _MARK, _ZONE, _MASK = 1, 2, 8, 18, 21  # CTA_*
+_PROTOINFO, _TIMEOUT = 4, 7
 _NESTED = 0x3FFF  # an attribute's type without its flags
+_NEST = 0x8000
+_TCP, _ESTABLISHED = 6, 3
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _GONE = 2  # ENOENT: the connection has ended since it was listed
+_THERE = 17  # EEXIST
+_UNHEARD = 60  # seconds that an adopted connection has until one of its packets comes
 _BATCH = 32 * 1024  # bytes of requests at a time
 _BUFFER = 1 << 20
 
@@ -56,6 +62,28 @@ def forget_connections(addresses: Iterable[int]) -> int:
         found = [each for each in _dump(netlink) if not packed.isdisjoint(_ends(each))]
         _send(netlink, [_about(_CT_DELETE, each, b"") for each in found])
     return len(found)
+
+
+def adopt_connection(src: int, sport: int, dst: int, dport: int, *, mark: int) -> None:
+    """Have conntrack know an established TCP connection that ``src`` opened, with this mark.
+
+    For one whose beginning it did not see: it would take the next packet for that, whoever sent
+    it. Windows are those of the packets to come, as for any connection that it finds in its
+    midst. No error if it knows it. Raises ``KernelError``.
+    """
+    family = socket.AF_INET if is_v4(src) else socket.AF_INET6
+    there, back = _tuple(src, sport, dst, dport), _tuple(dst, dport, src, sport)
+    state = _nest(
+        _PROTOINFO, _nest(1, _plain(1, bytes([_ESTABLISHED])))
+    )  # CTA_PROTOINFO_TCP_STATE
+    body = struct.pack("=BBH", family, 0, 0)
+    body += _nest(_TUPLE, there) + _nest(_REPLY, back) + state
+    body += _plain(_TIMEOUT, struct.pack(">I", _UNHEARD)) + _plain(_MARK, struct.pack(">I", mark))
+    with _netlink() as netlink:
+        netlink.sendto(_message(_CT_NEW, _REQUEST | _MAKE, body), (0, 0))
+        for kind, data in _messages(netlink.recv(_BUFFER)):
+            if kind == _ERROR:
+                _check(data, _THERE)
 
 
 class _Entry(NamedTuple):
@@ -143,9 +171,25 @@ def _send_batch(netlink: socket.socket, batch: list[bytes]) -> None:
         return
 
 
-def _check(data: bytes) -> None:
+def _tuple(src: int, sport: int, dst: int, dport: int) -> bytes:
+    """CTA_TUPLE_IP and CTA_TUPLE_PROTO of one direction."""
+    first = 1 if is_v4(src) else 3
+    ends = _plain(first, address_bytes(src)) + _plain(first + 1, address_bytes(dst))
+    ports = _plain(2, sport.to_bytes(2, "big")) + _plain(3, dport.to_bytes(2, "big"))
+    return _nest(1, ends) + _nest(2, _plain(1, bytes([_TCP])) + ports)
+
+
+def _plain(kind: int, payload: bytes) -> bytes:
+    return _ATTRIBUTE.pack(4 + len(payload), kind) + payload + bytes(-len(payload) % 4)
+
+
+def _nest(kind: int, payload: bytes) -> bytes:
+    return _plain(kind | _NEST, payload)
+
+
+def _check(data: bytes, fine: int = _GONE) -> None:
     number = -struct.unpack_from("=i", data)[0]
-    if number not in {0, _GONE}:
+    if number not in {0, fine}:
         raise OSError(number, os.strerror(number))
 
 

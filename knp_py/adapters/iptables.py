@@ -48,7 +48,7 @@ class QueueRules:
             raise
 
     def complete(self) -> bool:
-        """Whether both jumps are still there, in both families."""
+        """Whether both jumps are still there, in both families. Raises ``KernelError``."""
         return all(
             _succeeds([tool, "-t", "mangle", "-C", hook, *self._jump])
             for tool, _ in self._tools
@@ -94,8 +94,4 @@ def _run(argv: list[str], text: str = "") -> str:
 
 
 def _succeeds(argv: list[str]) -> bool:
-    try:
-        _run(argv)
-    except KernelError:
-        return False
-    return True
+    return run(argv[0], argv, "").returncode == 0

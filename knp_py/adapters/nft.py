@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterable, Mapping
+from subprocess import CompletedProcess
 from typing import Any
 
 from knp_py.adapters.command import complaint, run
@@ -23,12 +24,12 @@ class Nft:
         self._run(["-f", "-"], ruleset)
 
     def accepts(self, ruleset: str) -> bool:
-        """Whether the kernel would take this; changes nothing."""
-        try:
-            self._run(["-c", "-f", "-"], ruleset)
-        except KernelError:
-            return False
-        return True
+        """Whether the kernel would take this; changes nothing.
+
+        Raises ``KernelError`` when nft gives no answer: on a machine that stands still that is no
+        reason to take the kernel for one that cannot.
+        """
+        return self._done(["-c", "-f", "-"], ruleset).returncode == 0
 
     def has_table(self, name: str) -> bool:
         """Whether an ``inet`` table of this name exists."""
@@ -76,11 +77,13 @@ class Nft:
         return listed
 
     def _run(self, arguments: list[str], text: str) -> str:
-        done = run("nft", [self._nft, *arguments], text)
+        done = self._done(arguments, text)
         if done.returncode:
-            if "Operation not permitted" in done.stderr:
-                raise NotPermittedError(
-                    "nft may not change rules here: needs root (CAP_NET_ADMIN)"
-                )
             raise KernelError(f"nft: {complaint(done).removeprefix('/dev/stdin:')}")
         return done.stdout
+
+    def _done(self, arguments: list[str], text: str) -> CompletedProcess[str]:
+        done = run("nft", [self._nft, *arguments], text)
+        if done.returncode and "Operation not permitted" in done.stderr:
+            raise NotPermittedError("nft may not change rules here: needs root (CAP_NET_ADMIN)")
+        return done

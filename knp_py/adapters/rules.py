@@ -63,10 +63,13 @@ class Rules:
         return self._nft.has_table(self._table)
 
     def complete(self) -> bool:
-        """Whether all of it is there, as far as a look from outside tells."""
-        if not self.has_table():
+        """Whether all of it is there, as far as a look from outside tells; not when none does."""
+        try:
+            if not self.has_table():
+                return False
+            return self._queue_rules is None or self._queue_rules.complete()
+        except KernelError:
             return False
-        return self._queue_rules is None or self._queue_rules.complete()
 
     def text(self) -> str:
         """All of it as the kernel has it, but for what changes by itself.

@@ -7,7 +7,6 @@ from knp_py.agent.marks import FROM_NODE, UNHEARD, Ask, Deed
 from knp_py.engine.datapath import IPV6_MUST_PASS
 
 _NEW = (Ask.JUDGE, Ask.JUDGE_DNS, Ask.UNTRACKED)  # unanswered, these fail open or closed
-_SEAL = 0x5A5  # of judged connections where generations do not matter: no mark by accident
 _PORTS = "meta l4proto { tcp, udp, sctp }"
 
 
@@ -260,7 +259,7 @@ def generation_chains(layout: Layout, generation: int) -> list[tuple[str, list[s
                     f"{_says(layout, deed)} meta nfproto {family} {_PORTS}"
                     f" update @{name}{version}{turn(generation)} {{ {key(version)} }}"
                 )
-    number = marks.connection_generation(generation if layout.strict else _SEAL)
+    number = marks.seal(generation, strict=layout.strict)
     stamp = f"ct mark set ct mark and {~marks.connection & 0xFFFF_FFFF:#010x} or {number:#010x}"
     learn += [f"{_says(layout, deed)} {stamp}" for deed in (Deed.ACCEPT, Deed.ACCEPT_REMEMBER)]
     is_judged = f"ct mark and {marks.connection:#010x} == {number:#010x} goto pass"

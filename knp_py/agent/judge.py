@@ -8,7 +8,7 @@ counted and said, and the packet gets what the fail mode says (semantics §7); w
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from knp_py.agent.connections import NamedConnections
 from knp_py.agent.held import HeldNames
@@ -22,8 +22,9 @@ from knp_py.engine.evaluate import PolicyEngine
 from knp_py.engine.flows import Flow
 from knp_py.engine.live import LiveDatapath, Said
 from knp_py.engine.snapshot import Snapshot
+from knp_py.errors import KernelError
 from knp_py.model.decision import Decision, Ruling, Verdict
-from knp_py.model.packet import Packet, Proto
+from knp_py.model.packet import RST, SYN, Packet, Proto
 from knp_py.model.policy import Direction, Tier
 from knp_py.verdicts.record import FlowFacts
 
@@ -75,6 +76,14 @@ class World(NamedTuple):
     networks: tuple[tuple[int, int], ...] = ()
 
 
+class Adopt(Protocol):
+    """Tells the kernel of a TCP connection that began when nobody looked."""
+
+    def __call__(self, src: int, sport: int, dst: int, dport: int, *, mark: int) -> None:
+        """``src`` opened it. Raises ``KernelError``."""
+        ...
+
+
 class _Answer(NamedTuple):
     """What a decision means for the mark, and the cell that counts it."""
 
@@ -98,6 +107,7 @@ class Judge:
         log: VerdictLog,
         timer: Timer,
         complain: Callable[[Exception], object],
+        adopt: Adopt,
         shadow: Shadow | None = None,
         connections: NamedConnections | None = None,
         logged: Which = "deny",
@@ -115,6 +125,7 @@ class Judge:
         self._begun = 0
         self._timer = timer
         self._complain = complain
+        self._adopt = adopt
         self._shadow = shadow
         self._connections = connections
         self._held = HeldNames(datapath.engine.names)
@@ -188,7 +199,37 @@ class Judge:
         if found is None:
             return self._unreadable()
         packet, decision = found
+        if decision.verdict is not _ALLOW and packet.protocol == Proto.TCP:
+            deed = self._unseen(packet, now)
+            if deed is not None:
+                return deed
         return self._conclude(packet, decision)
+
+    def _unseen(self, packet: Packet, now: float) -> int | None:
+        """The deed for a segment that may be a reply where conntrack did not see the beginning.
+
+        Nothing else may keep conntrack running on this node, and then it knows no connection from
+        before the first start, nor from while a fail-open agent was away. Established connections
+        go on all the same (semantics §7): if policy lets the receiver open this one, the kernel is
+        told that it did. The segment itself does not pass; sent again, it is a reply, and that is
+        all that its sender can send. None when it is no such segment.
+        """
+        if packet.flags & (SYN | RST) or not packet.flags:
+            return None
+        src, dst, _, sport, dport = _tuple(packet)
+        opening = Packet(dst, src, packet.protocol, dport, sport, wire_len=packet.wire_len)
+        decision = self._datapath.engine.judge(opening, now)
+        if self._answer(opening, decision).decision.verdict is not _ALLOW:
+            return None
+        if not self._mode.dry_run:
+            mark = self._marks.seal(self._world.generation, strict=self._mode.strict)
+            try:
+                self._adopt(dst, dport, src, sport, mark=mark)
+            except KernelError as error:
+                self._report(error)
+                return None
+        self._conclude(opening, decision)
+        return Deed.ACCEPT if self._mode.dry_run else Deed.DENY
 
     def _judge_dns(self, data: bytes, now: float) -> int:
         flow = self._datapath.told(data, now, Said.BEGINS)

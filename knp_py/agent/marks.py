@@ -45,6 +45,9 @@ FROM_NODE = 15
 """Set on what the node itself sends, from the output hook to the postrouting hook."""
 
 
+_SEAL = 0x5A5  # of judged connections where generations do not matter: no mark by accident
+
+
 class Marks(NamedTuple):
     """Masks of the packet's mark (``verdict``, ``generation``) and of the connection's."""
 
@@ -82,6 +85,10 @@ class Marks(NamedTuple):
     def connection_generation(self, generation: int) -> int:
         """A generation as it stands in a connection's mark; never 0."""
         return _wrap(generation, self.connection)
+
+    def seal(self, generation: int, *, strict: bool) -> int:
+        """What the mark of a connection says that was judged: in strict mode, by which world."""
+        return self.connection_generation(generation if strict else _SEAL)
 
     def wraps(self, generation: int) -> bool:
         """Whether this generation's number in connections' marks has been used before."""

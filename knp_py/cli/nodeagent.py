@@ -175,12 +175,8 @@ class NodeAgent:
             self._parts.judge.on_probe = self._proof.seen
             self._overview.watch(queues, self._layout.queues.numbers, self._kept)
             self._enforcing = True
-            # First what may be missing. Without a table nothing comes to it.
-            self._rules.apply_queue(iptables(self._layout, self._table.upper()))
-            self._keeper.install()
-            if settings.strict:
-                # Generations begin anew. Not before: the rules that were there stamp until now.
-                clear_marks(self._marks.connection)
+            if not self._stopping:
+                self._put_in_force()
             self._enforce()
         return 1 if self._failure else 0
 
@@ -276,6 +272,14 @@ class NodeAgent:
             self._kept.commit(self._clock.now())
         self._crew.release()
 
+    def _put_in_force(self) -> None:
+        # First what may be missing. Without a table nothing comes to it.
+        self._rules.apply_queue(iptables(self._layout, self._table.upper()))
+        self._keeper.install()
+        if self._settings.strict:
+            # Generations begin anew. Not before: the rules that were there stamp until now.
+            clear_marks(self._marks.connection)
+
     def _serve(self, stack: ExitStack) -> None:
         if not self._settings.bind:
             return
@@ -290,10 +294,7 @@ class NodeAgent:
     def _enforce(self) -> None:
         packets = threading.Thread(target=self._run_packets, name="packets", daemon=True)
         packets.start()
-        wrong = self._proof.check(5.0)
-        if wrong is not None:
-            say(f"not ready: {wrong}")
-        if self._complete:
+        if self._complete and not self._stopping:
             self._greet()
         self._wake.add(self._source.fileno())
         if self._candidates is not None:
@@ -307,7 +308,10 @@ class NodeAgent:
         finally:
             if self._settings.mode.fail_open:
                 # Nothing of ours stays: nobody has to ask who is not there.
-                self._rules.remove(remove(self._table))
+                try:
+                    self._rules.remove(remove(self._table))
+                except NotPermittedError as error:
+                    self._failure = self._failure or f"its rules could not be removed: {error}"
             self._loop.stop()
             packets.join()
             self._crew.stop()
@@ -319,7 +323,10 @@ class NodeAgent:
             say(farewell(self._settings.mode, self._failure))
 
     def _greet(self) -> None:
-        """Say that all there is is in force."""
+        """Say what is in force, once a packet has come by."""
+        wrong = self._proof.check(5.0)
+        if wrong is not None:
+            say(f"not ready: {wrong}")
         say(greeting(self._settings, self._keeper.managed_pods, self._rules.how))
         node = self._settings.node
         if node is not None and not self._keeper.knows_node():
@@ -418,10 +425,14 @@ class NodeAgent:
         self._wake.wake()
 
     def _unready(self) -> str | None:
-        """Whether a packet gets its verdict here, and a verdict of all there is."""
+        """Whether a packet gets its verdict here, and a verdict of all there is.
+
+        None is sent before the packet thread is there: it would lie in the queue that the rules
+        of an agent before us lead to, and hold up the agent's own proof.
+        """
         if not self._complete:
             return f"the API server has not said everything yet: {self._source.waits_for()}"
-        return self._proof.check() if self._enforcing else "not enforcing yet"
+        return self._proof.check() if self._enforcing and self._loop.beat else "it is starting"
 
     def _unhealthy(self) -> str | None:
         """Whether the packet thread still takes its turns, some twenty a second."""

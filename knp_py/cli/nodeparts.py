@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from knp_py.adapters.clocks import BootClock
+from knp_py.adapters.conntrack import adopt_connection
 from knp_py.agent.connections import NamedConnections, Tuple
 from knp_py.agent.judge import Judge, Mode
 from knp_py.agent.layout import Layout, Queues
@@ -154,6 +155,7 @@ def build(
         log=log,
         timer=clock,
         complain=complain,
+        adopt=adopt_connection,
         shadow=shadow,
         connections=connections,
         logged=settings.log_verdicts,

@@ -73,13 +73,17 @@ class SingleReader:
         if self._read >= _SHARED:
             # It would keep the labels of every pod there ever was.
             self._parts, self._read = PartReader(), 0
-        part = self._parts.read_one(
-            Entry(
-                *(self._origin, "", self._version, self.kind, meta.name, meta.namespace),
-                *(raw, None),
-            )
-        )
         key = (self.kind, meta.namespace, meta.name)
+        entry = Entry(
+            *(self._origin, "", self._version, self.kind, meta.name, meta.namespace), *(raw, None)
+        )
+        try:
+            part = self._parts.read_one(entry)
+        except Exception as error:  # noqa: BLE001 - one object must not keep all others out
+            what = f"internal error, please report it: {type(error).__name__}: {error}"
+            problem = Problem(self._origin, entry.label, "", what)
+            head = (key, meta.uid, meta.resource_version, meta.generation)
+            return Single(*head, None, (problem,), ())
         found: ClusterObject | None = None
         for thing in part.things.values():
             if isinstance(thing.found, _OBJECTS):

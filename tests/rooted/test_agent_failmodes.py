@@ -6,15 +6,20 @@ at that moment.
 
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from helpers import ip_bytes
 from helpers.nodes import PATIENCE, Agent, NodeUnderTest, eventually, node_of, on_a_node
+from scapy.layers.inet import IP, TCP
+
+from knp_py.model.packet import ACK
 
 pytestmark = [*on_a_node, pytest.mark.slow]
 
@@ -252,6 +257,59 @@ def test_open_rules_go_with_it(node: NodeUnderTest) -> None:
     assert agent.stop() == 0
     assert "knp" not in node.run("node", "nft", "list", "ruleset").stdout.lower()
     assert node.connects("x/a", B, FORBIDDEN, timeout=5)
+
+
+@pytest.mark.parametrize("mode", ["--fail-open", "--fail-closed"])
+def test_a_connection_from_before_goes_on_whoever_speaks_first(tmp_path: Path, mode: str) -> None:
+    """Nothing but the agent's rules keeps conntrack running here: it has seen no beginning."""
+    with node_of(tmp_path, CLUSTER) as node, ExitStack() as stack:
+
+        def connected(address: str) -> tuple[socket.socket, socket.socket]:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            server = stack.enter_context(node.topology.socket("x/b", family, socket.SOCK_STREAM))
+            client = stack.enter_context(node.topology.socket("x/a", family, socket.SOCK_STREAM))
+            server.bind((address, ALLOWED))
+            server.listen(1)
+            client.settimeout(PATIENCE)
+            client.connect((address, ALLOWED))
+            return client, stack.enter_context(server.accept()[0])
+
+        pairs = [connected(address) for address in (B, B6)]
+        node.agent(mode)
+        for client, peer in pairs:
+            peer.sendall(b"x")
+            assert client.recv(16) == b"x"
+            client.sendall(b"y")
+            assert peer.recv(16) == b"y"
+            peer.sendall(b"z")
+            assert client.recv(16) == b"z"
+
+
+def test_what_looks_like_a_reply_opens_no_way_back(tmp_path: Path) -> None:
+    with node_of(tmp_path, CLUSTER) as node, ExitStack() as stack:
+        node.serve_tcp("x/a", FORBIDDEN)
+        agent = node.agent("--fail-closed", "--log-verdicts", "all")
+        segment = ip_bytes.tcp(B, ALLOWED, A, FORBIDDEN, b"late", flags=ACK)
+        node.send_raw("x/b", "10.91.0.1", checked(segment))
+
+        def verdicts() -> list[str]:
+            return [each["verdict"] for each in agent.records() if each["protocol"] == "TCP"]
+
+        eventually(lambda: verdicts() == ["allow"], "it is taken for a reply")
+        node.send_raw("x/b", "10.91.0.1", checked(segment))  # it gets there, and is reset
+        sock = stack.enter_context(node.topology.socket("x/b", socket.AF_INET, socket.SOCK_STREAM))
+        sock.bind((B, ALLOWED))
+        sock.settimeout(3)
+        with pytest.raises(TimeoutError):
+            sock.connect((A, FORBIDDEN))
+        assert verdicts()[:2] == ["allow", "deny"]
+
+
+def checked(packet: bytes) -> bytes:
+    """With the checksums that it should have."""
+    made = IP(packet)
+    del made.chksum, made[TCP].chksum
+    return bytes(made)
 
 
 def test_a_second_agent_is_refused_or_stays_out_of_the_way(node: NodeUnderTest) -> None:

@@ -151,6 +151,10 @@ class Follower:
             except msgspec.MsgspecError as error:
                 self.progress.version = ""
                 pause = self._failed(f"{self._client.server}: not what the API says: {error}")
+            except Exception as error:  # noqa: BLE001 - a thread that ends unseen follows nothing
+                self.progress.version = ""
+                kind = type(error).__name__
+                pause = self._failed(f"internal error, please report it: {kind}: {error}")
             self._over.wait(pause)
 
     # -- what goes wrong -----------------------------------------------------------------

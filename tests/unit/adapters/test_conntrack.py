@@ -16,8 +16,9 @@ from helpers.netlink import (
     read_attributes,
 )
 
-from knp_py.adapters.conntrack import clear_marks
+from knp_py.adapters.conntrack import adopt_connection, clear_marks
 from knp_py.errors import KernelError
+from knp_py.model.net import parse_address
 
 NEW, GET = 0x100, 0x101  # IPCTNL_MSG_CT_*
 TUPLE, STATUS, MARK, ZONE, MASK = 1, 3, 8, 18, 21  # CTA_*
@@ -148,3 +149,49 @@ def test_without_conntrack_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(socket, "socket", refuse)
     with pytest.raises(KernelError, match="Protocol not supported"):
         clear_marks(1)
+
+
+# -- connections whose beginning it did not see ----------------------------------------------
+
+
+def adopt(kernel: FakeNetlink, monkeypatch: pytest.MonkeyPatch, src: str, dst: str) -> None:
+    monkeypatch.setattr(socket, "socket", lambda *_: kernel)
+    adopt_connection(parse_address(src), 40000, parse_address(dst), 443, mark=0x1234)
+    assert kernel.closed
+
+
+@pytest.mark.parametrize(
+    ("family", "src", "dst", "kinds"),
+    [(V4, "10.0.0.1", "10.0.0.2", (1, 2)), (V6, "fd00::1", "fd00::2", (3, 4))],
+)
+def test_a_connection_is_made_known_in_its_direction(
+    monkeypatch: pytest.MonkeyPatch, family: int, src: str, dst: str, kinds: tuple[int, int]
+) -> None:
+    kernel = FakeNetlink(lambda _: [error(0)])
+    adopt(kernel, monkeypatch, src, dst)
+    ((kind, flags, body),) = messages(kernel.sent[0])
+    assert (kind, flags) == (NEW, 0x605)  # make it, unless it is there, and say so
+    assert body[0] == family
+    found = read_attributes(body[4:])
+    here, there = socket.inet_pton(family, src), socket.inet_pton(family, dst)
+    for which, ends, ports in (
+        (TUPLE, (here, there), (40000, 443)),
+        (2, (there, here), (443, 40000)),
+    ):
+        parts = read_attributes(found[which])
+        assert read_attributes(parts[1]) == dict(zip(kinds, ends, strict=True))
+        protocol = read_attributes(parts[2])
+        assert protocol[1] == b"\x06"
+        assert tuple(int.from_bytes(protocol[each], "big") for each in (2, 3)) == ports
+    assert read_attributes(read_attributes(found[4])[1]) == {1: b"\x03"}  # established
+    assert found[MARK] == struct.pack(">I", 0x1234)
+
+
+def test_a_connection_that_is_known_already_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    adopt(FakeNetlink(lambda _: [error(errno.EEXIST)]), monkeypatch, "10.0.0.1", "10.0.0.2")
+
+
+def test_a_connection_that_the_kernel_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = FakeNetlink(lambda _: [error(errno.ENOMEM)])
+    with pytest.raises(KernelError, match="memory"):
+        adopt(kernel, monkeypatch, "10.0.0.1", "10.0.0.2")

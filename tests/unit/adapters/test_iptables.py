@@ -104,8 +104,10 @@ def test_a_tool_that_hangs_is_not_waited_for(
     for name in NFT_FLAVOUR:
         tools.add(name, "exec /bin/sleep 600 >/dev/null 2>&1")
     monkeypatch.setattr(command, "_PATIENCE", 0.05)
-    with pytest.raises(KernelError, match="timed out"):
-        QueueRules("KNP", 0x78).apply(TEXT)
+    rules = QueueRules("KNP", 0x78)
+    for action in (lambda: rules.apply(TEXT), rules.complete):
+        with pytest.raises(KernelError, match="timed out"):
+            action()
 
 
 def test_only_our_jumps_are_taken_away(tools: Tools) -> None:

@@ -119,6 +119,8 @@ def test_complete_is_the_table_and_the_way_to_the_queue(tools: Tools) -> None:
     assert rules.complete()
     (tools.path / "tables").write_text('{"nftables": []}')
     assert not rules.complete()
+    tools.add("nft", "exit 3")
+    assert not rules.complete()  # nobody knows
 
 
 def test_what_the_kernel_counts(tools: Tools) -> None:

@@ -27,8 +27,11 @@ from knp_py.engine.live import LiveDatapath
 from knp_py.engine.names import DomainCache
 from knp_py.engine.resolvers import Trust
 from knp_py.engine.snoop import DnsSnooper
+from knp_py.errors import KernelError
 from knp_py.model.changes import ClusterObject
-from knp_py.model.net import parse_cidr
+from knp_py.model.net import format_address, parse_cidr
+from knp_py.model.packet import ACK, RST
+from knp_py.model.packet import SYN as SYN_FLAG
 from knp_py.verdicts.logs import LogReader
 
 POD, OTHER = "10.1.0.5", "10.1.0.6"
@@ -83,6 +86,8 @@ class Court:
         self.timer = FakeTimer()
         self.metrics = Metrics(version="test", mode="test")
         self.complaints: list[Exception] = []
+        self.adopted: list[tuple[str, int, str, int, int]] = []
+        self.refusal: Exception | None = None
         self.cache = DomainCache()
         shared = SharedNames(self.cache)
         names = self.cache if candidates is None else shared.part()
@@ -104,6 +109,7 @@ class Court:
             log=self._log,
             timer=self.timer,
             complain=self.complaints.append,
+            adopt=self._adopt,
             shadow=self.shadow,
             connections=self.connections,
             logged=logged,
@@ -114,6 +120,11 @@ class Court:
             self.load(*(policies or (FIREWALL,)))
         if self.shadow is not None and candidates is not None:
             self.shadow.load(snapshot_of([P, Q, *cluster_dns(), candidates]))
+
+    def _adopt(self, src: int, sport: int, dst: int, dport: int, *, mark: int) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.adopted.append((format_address(src), sport, format_address(dst), dport, mark))
 
     def load(self, *objects: ClusterObject) -> None:
         self.generation += 1
@@ -275,6 +286,64 @@ def broken(**options: Any) -> Court:
     for name in ("first", "told"):
         setattr(court.path, name, _Broken())
     return court
+
+
+# -- from the midst of a connection ----------------------------------------------------------
+
+CLOSED = cnp("closed", ingress=[deny(networks("0.0.0.0/0"))])
+LATE = ip_bytes.tcp(ALLOWED, 443, POD, 40000, b"late", flags=ACK)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_reply_whose_beginning_nobody_saw_makes_its_connection_known(strict: bool) -> None:
+    court = Court(CLOSED, FIREWALL, strict=strict, fail_open=False)
+    assert court.deed(Ask.JUDGE, LATE) == Deed.DENY  # sent again, it is a reply; not remembered
+    seal = Marks().seal(court.generation, strict=strict)
+    assert court.adopted == [(POD, 40000, ALLOWED, 443, seal)]
+    (record,) = court.records()
+    assert (record["verdict"], record["src"]["ip"], record["dst"]["port"]) == ("allow", POD, 443)
+
+
+@pytest.mark.parametrize("flags", [SYN_FLAG, SYN_FLAG | ACK, RST, RST | ACK, 0])
+def test_a_beginning_or_an_end_is_no_such_reply(flags: int) -> None:
+    court = Court(CLOSED, FIREWALL)
+    data = ip_bytes.tcp(ALLOWED, 443, POD, 40000, flags=flags)
+    assert court.deed(Ask.JUDGE, data) == Deed.DENY_REMEMBER
+    assert court.adopted == []
+
+
+def test_nor_is_one_whose_receiver_may_not_open_the_connection() -> None:
+    court = Court(CLOSED, FIREWALL)
+    for data in (
+        ip_bytes.tcp(DENIED, 443, POD, 40000, flags=ACK),
+        ip_bytes.udp(ALLOWED, 443, POD, 40000, b""),
+    ):
+        assert court.deed(Ask.JUDGE, data) == Deed.DENY_REMEMBER
+    assert court.adopted == []
+
+
+def test_a_segment_that_may_begin_one_is_judged_as_that() -> None:
+    court = Court(FIREWALL)
+    assert court.deed(Ask.JUDGE, LATE) == Deed.ACCEPT_REMEMBER
+    assert court.adopted == []
+
+
+def test_a_dry_run_lets_it_pass_and_changes_nothing() -> None:
+    court = Court(CLOSED, FIREWALL, dry_run=True)
+    assert court.deed(Ask.JUDGE, LATE) == Deed.ACCEPT
+    assert court.adopted == []
+    assert [record["verdict"] for record in court.records()] == ["allow"]
+
+
+@pytest.mark.parametrize("fail_open", [True, False])
+def test_a_kernel_that_does_not_take_it_opens_nothing(fail_open: bool) -> None:
+    court = Court(CLOSED, FIREWALL, fail_open=fail_open)
+    court.refusal = KernelError("the table is full")
+    assert court.deed(Ask.JUDGE, LATE) == Deed.DENY_REMEMBER
+    assert court.complaints == [court.refusal]
+
+
+# -- errors inside ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ask", [Ask.JUDGE, Ask.JUDGE_DNS, Ask.UNTRACKED])

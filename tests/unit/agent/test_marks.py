@@ -109,3 +109,10 @@ def test_masks_that_cannot_be_meant(
         parse_marks(verdict, generation, connection)
     assert str(refused.value).startswith(says)
     assert "\n" not in str(refused.value)
+
+
+def test_the_seal_names_the_world_in_strict_mode_only() -> None:
+    marks = Marks()
+    assert marks.seal(7, strict=True) == marks.connection_generation(7)
+    assert marks.seal(7, strict=False) == marks.seal(8, strict=False) != marks.seal(7, strict=True)
+    assert marks.seal(7, strict=False) & ~marks.connection == 0

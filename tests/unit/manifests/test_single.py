@@ -98,3 +98,19 @@ def test_what_pods_share_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch)
         assert isinstance(found, Pod)
         labels.append(found.labels)
     assert len({id(each) for each in labels}) == 3
+
+
+def test_a_bug_met_by_one_object_keeps_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = SingleReader("v1", "Pod", "cluster")
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("knp_py.manifests.reading.PartReader.read_one", fail)
+        single = reader.read(raw(pod_document()))
+    assert single.found is None
+    assert str(single.problems[0]) == (
+        "cluster: Pod x/a: internal error, please report it: ZeroDivisionError: oh"
+    )
+    assert reader.read(raw(pod_document())).found is not None
