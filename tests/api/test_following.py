@@ -361,6 +361,29 @@ def test_what_rbac_forbids_is_named(
         following.agrees(api)
 
 
+def test_what_can_be_done_without_is_not_waited_for(
+    api: ApiServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("knp_py.adapters.kube.follow._FORBIDDEN_FOR", 0.2)
+    api.forbid("list", "services")
+    with followed(enter(api, tmp_path)) as following:
+        eventually(lambda: following.synced, "all else was listed")
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "kube-dns", "namespace": "kube-system"},
+            "spec": {"clusterIP": "10.96.0.10", "ports": [{"port": 53, "protocol": "UDP"}]},
+        }
+        api.apply(service)
+        following.stays()
+        assert capfd.readouterr().err.count("goes on without: pods believe cluster DNS by") == 1
+        api.allow("list", "services")
+        following.agrees(api)
+
+
 def test_a_server_that_nobody_vouches_for(tmp_path: Path) -> None:
     with ApiServer(tls=True) as api, ApiServer(tls=True) as other:
         config = tmp_path / "config"

@@ -315,7 +315,6 @@ def test_in_a_cluster_it_needs_no_right_that_the_manifests_do_not_give(
         assert agent.stop() == 0
 
 
-@pytest.mark.xfail(reason="the agent waits for Services until it may list them", strict=True)
 @needs_openssl
 def test_in_the_place_of_kube_network_policies_its_rights_are_enough(node: NodeUnderTest) -> None:
     """Its ClusterRole knows no Services; its arguments are its own; its image is ours."""

@@ -26,6 +26,7 @@ _SHORT = 1.0  # seconds; a watch that ends sooner is not begun again at once
 _LONG = 5.0  # seconds after which a watch has worked
 _ABSENT = 10.0  # seconds between two looks for a resource that is not there
 _ABSENT_FOR = 30.0  # seconds until one that was there counts as gone with all its objects
+_FORBIDDEN_FOR = 60.0  # seconds between two looks for what is forbidden and not needed
 _NOT_FOUND = 404
 _FORBIDDEN = 403
 # After these the same watch can go on. After every other, 410 (the history between is lost) and
@@ -173,6 +174,8 @@ class Follower:
             return self._backoff.after(error.wait)
         if error.status == _NOT_FOUND and self.resource.optional:
             return self._absent()
+        if error.status == _FORBIDDEN and self.resource.without:
+            return self._do_without(error)
         hint = ""
         if error.status == _FORBIDDEN:
             hint = f"; RBAC must let it list and watch {self.resource.plural}"
@@ -193,6 +196,15 @@ class Follower:
             self._have([])
         self._well()
         return _ABSENT * (0.5 + random.random())  # noqa: S311  spreads load, nothing secret
+
+    def _do_without(self, error: ApiError) -> float:
+        """It is forbidden, and nothing waits for it."""
+        if not self.progress.synced:
+            self._say(f"{error}; goes on without: {self.resource.without}")
+            self._have([])
+        self.progress.error = str(error)
+        self.progress.heard = time.monotonic()
+        return _FORBIDDEN_FOR * (0.5 + random.random())  # noqa: S311  as above
 
     def _well(self) -> None:
         self.progress.error = ""

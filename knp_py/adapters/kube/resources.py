@@ -8,7 +8,8 @@ class Resource(NamedTuple):
     """A resource as the API's paths have it; ``group`` is empty for the core group.
 
     ``namespace`` and ``name`` narrow it down to one object, empty for all there are.
-    ``optional`` says that a cluster may lack it: its definition can come and go.
+    ``optional`` says that a cluster may lack it: its definition can come and go. ``without`` says
+    how it goes on where RBAC forbids it; empty where it does not.
     """
 
     group: str
@@ -18,6 +19,7 @@ class Resource(NamedTuple):
     namespace: str = ""
     name: str = ""
     optional: bool = False
+    without: str = ""
 
     @property
     def api_version(self) -> str:
@@ -52,7 +54,16 @@ WATCHED = (
     Resource("", "v1", "nodes", "Node"),
     Resource("", "v1", "pods", "Pod"),
     # Which addresses pods may believe as resolvers (semantics §6); no other Service matters.
-    Resource("", "v1", "services", "Service", "kube-system", "kube-dns"),
+    # kube-network-policies' own role does not allow to read it.
+    Resource(
+        "",
+        "v1",
+        "services",
+        "Service",
+        "kube-system",
+        "kube-dns",
+        without="pods believe cluster DNS by its pods' addresses, not by its Service's",
+    ),
     NETWORK_POLICIES,
     CLUSTER_POLICIES,
 )
