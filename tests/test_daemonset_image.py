@@ -215,7 +215,7 @@ def test_it_holds_what_the_agent_requires_and_every_package_is_pinned(installed:
     names = {each.partition("==")[0] for each in found}
     wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["agent"]]
     required = {plain(re.split(r"[^\w.-]", each)[0]).rstrip("=") for each in wanted}
-    assert required - names == {"kubernetes"}, "put these into daemonset/requirements.txt"
+    assert required <= names, "put these into daemonset/requirements.txt"
 
 
 def plain(requirement: str) -> str:

@@ -86,7 +86,7 @@ def by_kubeconfig(path: str, context: str = "") -> Access:
         from kubernetes import client, config  # noqa: PLC0415  see above
     except ImportError:
         raise InputError(
-            "--kubeconfig needs the package kubernetes: pip install 'knp-py[agent]'"
+            "--kubeconfig needs the package kubernetes: pip install 'knp-py[agent,kubeconfig]'"
         ) from None
     settings = client.Configuration()
     try:
