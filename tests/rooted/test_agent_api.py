@@ -268,6 +268,35 @@ def test_workers_follow_too(stage: Stage) -> None:
         assert not stage.connects("a", ALLOWED, timeout=0.2)
 
 
+def test_what_became_of_a_policy_is_in_its_status(stage: Stage) -> None:
+    for name in ("default", "kube-system"):
+        stage.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    stage.api.install_crd("experimental")
+    stage.api.apply(guard("Deny"))
+    odd = guard("Accept")
+    odd["metadata"]["name"] = "odd"
+    odd["spec"]["egress"][0]["to"] = [{"domainNames": ["example.com"]}]
+    stage.api.apply(odd)
+    stage.api.install_crd("standard")  # a server drops what its definition lacks, also on reading
+    agent = stage.agent("--fail-closed")
+
+    def conditions(name: str) -> dict[str, str]:
+        status = stage.api.get("ClusterNetworkPolicy", "", name).get("status", {})
+        return {each["type"]: each["status"] for each in status.get("conditions", [])}
+
+    eventually(
+        lambda: conditions("guard") == {"knp/Accepted": "True", "knp/PartlyUnsupported": "False"},
+        "the good one is accepted",
+    )
+    eventually(
+        lambda: conditions("odd") == {"knp/Accepted": "True", "knp/PartlyUnsupported": "True"},
+        "the other one is only partly supported",
+    )
+    eventually(lambda: bool(stage.api.state("Event")), "there is an Event")
+    assert agent.metric("knp_status_writer") == 1
+    assert agent.status()["source"]["status"]["elected"]
+
+
 def test_a_node_of_another_name_is_said(stage: Stage) -> None:
     source = ("--kubeconfig", str(stage.config), "--hostname-override", "n9")
     agent = stage.node.agent(source=source)
