@@ -17,6 +17,7 @@ _PATHS = (
     f"table inet {_SCRATCH} {{ chain c {{ type filter hook forward priority 0;"
     " fib saddr . iif oif 0\n}\n}\n"
 )
+_HOLDS = 'counter name "unanswered" drop'  # as nft lists what only fail-closed rules have
 _COMMENT = re.compile(r"knp packet 0x([0-9a-f]+) connection 0x([0-9a-f]+)")
 
 
@@ -61,6 +62,13 @@ class Rules:
     def has_table(self) -> bool:
         """Whether a table of this name is there, ours or what an agent before us left."""
         return self._nft.has_table(self._table)
+
+    def holds(self) -> bool:
+        """Whether such a table is there that drops what nobody answers: a fail-closed agent's."""
+        try:
+            return _HOLDS in self._nft.text(self._table, ())
+        except KernelError:
+            return False
 
     def complete(self) -> bool:
         """Whether all of it is there, as far as a look from outside tells; not when none does."""

@@ -216,10 +216,11 @@ class NodeAgent:
     def _begin(self) -> bool:
         """Have the world that there is at first; whether to go on.
 
-        A table that is there already holds what it held, meanwhile. Where there is none and
-        fail-closed must hold something, it begins with the node's networks.
+        A fail-closed agent's table that is there already holds what it held, meanwhile. Where
+        there is none, or one that lets pass what nobody answers, and fail-closed must hold
+        something, it begins with the node's networks.
         """
-        early = not (self._settings.mode.fail_open or self._rules.has_table())
+        early = not (self._settings.mode.fail_open or self._rules.holds())
         batch = self._source.begin(self._stopped_within, early=early)
         if batch is not None:
             # Before a queue is open: packets come at once.

@@ -246,6 +246,22 @@ def test_a_boot_without_an_api_server_holds_the_nodes_pods(stage: Stage) -> None
     assert not stage.connects("a", FORBIDDEN)
 
 
+def test_rules_that_a_fail_open_agent_left_hold_nothing(stage: Stage) -> None:
+    """Killed, it leaves a table that lets pass what nobody answers."""
+    stage.agent("--fail-open").kill()
+    stage.outside(stage.api.stop_listening)
+    stage.api.cut_watches()
+    assert stage.connects("a", FORBIDDEN, timeout=5)
+    agent = stage.agent("--fail-closed", ready=False)
+    eventually(lambda: "holding the pods of 10.94.1.0/24 meanwhile" in agent.log, "it holds them")
+    for port in (ALLOWED, FORBIDDEN):
+        stage.waits("a", port, expected=False)
+        assert not stage.connects("a", port)
+    stage.outside(stage.api.start_listening)
+    stage.waits("a", ALLOWED, expected=True)
+    assert not stage.connects("a", FORBIDDEN)
+
+
 @pytest.mark.parametrize("mode", ["--fail-closed", "--fail-open"])
 def test_a_stop_while_it_waits(stage: Stage, mode: str) -> None:
     stage.outside(stage.api.stop_listening)

@@ -123,6 +123,21 @@ def test_complete_is_the_table_and_the_way_to_the_queue(tools: Tools) -> None:
     assert not rules.complete()  # nobody knows
 
 
+@pytest.mark.parametrize(
+    ("listed", "holds"),
+    [
+        ("echo 'meta mark 0x8 counter name \"unanswered\" drop'", True),
+        ("echo 'meta mark 0x8 counter name \"bypassed\"'", False),
+        ("exit 1", False),  # no such table
+    ],
+)
+def test_only_a_fail_closed_agents_table_holds_anything(
+    tools: Tools, listed: str, holds: bool
+) -> None:
+    tools.add("nft", f'case "$*" in *"list table inet"*) {listed}; exit;; esac\n{EMPTY}')
+    assert Rules("knp", "KNP", 0x78).holds() is holds
+
+
 def test_what_the_kernel_counts(tools: Tools) -> None:
     tools.add_json("nft", {"counter": {"name": "judged", "packets": 7}})
     rules = Rules("knp", "KNP", 0x78)
