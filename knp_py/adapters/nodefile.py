@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
+from knp_py.model.net import parse_cidr
 from knp_py.model.objects import Node
 
 _LARGEST = 1 << 16  # bytes
@@ -32,7 +33,9 @@ class NodeFile:
         try:
             with open(self._path, "rb") as stream:
                 kept = msgspec.json.decode(stream.read(_LARGEST), type=_Kept)
-        except (OSError, msgspec.MsgspecError):
+            for network in kept.pod_cidrs:
+                parse_cidr(network)
+        except (OSError, ValueError):  # not there, or damaged
             return None
         return Node(kept.name, pod_cidrs=kept.pod_cidrs) if kept.name == node else None
 

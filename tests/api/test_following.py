@@ -349,6 +349,24 @@ def test_a_token_that_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 following.agrees(api)
 
 
+def test_an_authority_that_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who vouches for the server changes while the agent runs; the kubelet renews ``ca.crt``."""
+    monkeypatch.setattr("knp_py.adapters.kube.client._RENEW", 0.0)
+    with ApiServer(tls=True) as api, ApiServer(tls=True) as old:
+        filled(api)
+        environment = api.service_account(tmp_path / "account")
+        certificates = tmp_path / "account" / "ca.crt"
+        right = certificates.read_bytes()
+        certificates.write_bytes(Path(old.ca).read_bytes())
+        with followed(partial(in_cluster, str(tmp_path / "account"), environment)) as following:
+            eventually(
+                lambda: "certificate" in following.resource("pods")["error"].lower(),
+                "it is refused",
+            )
+            certificates.write_bytes(right)
+            following.agrees(api)
+
+
 def test_what_rbac_forbids_is_named(
     api: ApiServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -422,6 +440,24 @@ def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, text: str, expected: s
 def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         by_kubeconfig(str(tmp_path / "config"))
+
+
+@pytest.mark.parametrize(
+    "server", ["", "127.0.0.1:6443", "ftp://127.0.0.1", "https://127.0.0.1:99999", "https://"]
+)
+def test_a_server_that_is_no_url(api: ApiServer, tmp_path: Path, server: str) -> None:
+    config = api.kubeconfig(tmp_path / "config")
+    config.write_text(config.read_text().replace(api.url, f"'{server}'"))
+    with pytest.raises(InputError, match="config: its server is no URL as https://HOST:PORT"):
+        by_kubeconfig(str(config))
+
+
+def test_who_asks_is_not_shown_with_the_server(api: ApiServer, tmp_path: Path) -> None:
+    config = api.kubeconfig(tmp_path / "config")
+    config.write_text(config.read_text().replace("http://", "http://bob:s3cret@"))
+    assert by_kubeconfig(str(config)).base == api.url
+    config.write_text(config.read_text().replace("bob:s3cret@127.0.0.1", "[::1]"))
+    assert by_kubeconfig(str(config)).base == f"http://[::1]:{api.port}"
 
 
 def test_a_context_that_is_not_in_it(api: ApiServer, tmp_path: Path) -> None:

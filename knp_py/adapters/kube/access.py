@@ -97,6 +97,7 @@ def by_kubeconfig(path: str, context: str = "") -> Access:
     except Exception as error:  # noqa: BLE001 - whatever the loader cannot make sense of
         said = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"--kubeconfig {path}: cannot be used: {said}") from None
+    base = _checked(settings.host, path)
     pool = api.rest_client.pool_manager
     pool.connection_pool_kw |= {"maxsize": _CONNECTIONS, "retries": False}
 
@@ -108,4 +109,15 @@ def by_kubeconfig(path: str, context: str = "") -> Access:
             if each["in"] == "header" and each["value"]
         }
 
-    return Access(settings.host.rstrip("/"), pool, headers)
+    return Access(base, pool, headers)
+
+
+def _checked(server: str, path: str) -> str:
+    """A server's URL without a slash at its end, and without who asks: it is shown and logged."""
+    try:
+        url = urllib3.util.parse_url(server)
+    except ValueError:
+        url = None
+    if url is None or url.scheme not in {"http", "https"} or not url.host:
+        raise InputError(f"--kubeconfig {path}: its server is no URL as https://HOST:PORT")
+    return url._replace(auth=None, query=None, fragment=None).url.rstrip("/")

@@ -39,6 +39,10 @@ class UnreachableError(KnpError):
     """No answer, or one that broke off."""
 
 
+class _UntrustedError(UnreachableError):
+    """Who answered is not who should, by the certificates that are known; or we are not."""
+
+
 class Status(msgspec.Struct, rename="camel"):
     """metav1.Status, as far as it is read."""
 
@@ -53,7 +57,8 @@ _STATUS = msgspec.json.Decoder(Status)
 class Client:
     """Talks to the server that ``enter`` leads to; used by several threads.
 
-    ``enter`` is called again when credentials are refused: they may have been renewed.
+    ``enter`` is called again when credentials are refused, or a server is that nobody vouches
+    for: they may have been renewed.
     """
 
     def __init__(self, enter: Callable[[], Access]) -> None:
@@ -128,7 +133,13 @@ class Client:
         self, method: str, path: str, body: bytes | None, content: str, patience: float
     ) -> urllib3.BaseHTTPResponse:
         access = self._access
-        answer = self._request(access, method, path, body, content, patience)
+        try:
+            answer = self._request(access, method, path, body, content, patience)
+        except _UntrustedError:
+            if not self._renew(access):
+                raise
+            access = self._access
+            answer = self._request(access, method, path, body, content, patience)
         if answer.status == _UNAUTHORIZED and self._renew(access):
             answer.drain_conn()
             access = self._access
@@ -167,6 +178,8 @@ class Client:
                 redirect=False,
                 retries=False,
             )
+        except urllib3.exceptions.SSLError as error:
+            raise _UntrustedError(f"{self.server}: {_plainly(error)}") from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._unreachable(error) from None
 
