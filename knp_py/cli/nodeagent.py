@@ -133,6 +133,7 @@ class NodeAgent:
                 sweep=lambda: clear_marks(self._marks.connection),
                 forget=Forgetting(say),
                 links=links_of,
+                told=not settings.manifests,
             )
             # The judge has its world before a queue is open: packets come at once.
             self._parts.judge.load(self._keeper.prepare(first.changes))
