@@ -57,6 +57,14 @@ _LINK_LOCAL = Ruling(
 )
 _FROM_LINK_LOCAL = Decision(_DENY, None, None, _LINK_LOCAL, _LINK_LOCAL.reason)
 _LINK_LOCAL_BITS = 0xFE80 >> 6  # fe80::/10
+_NO_NAMESPACE_YET = Ruling(
+    False,
+    Direction.EGRESS,
+    Tier.DEFAULT,
+    action="Deny",
+    reason="the API server has not said yet what namespace the pod is in: fail-closed denies",
+)
+_NO_NAMESPACE = Decision(_DENY, None, None, _NO_NAMESPACE_YET, _NO_NAMESPACE_YET.reason)
 
 
 class Mode(NamedTuple):
@@ -69,11 +77,16 @@ class Mode(NamedTuple):
 
 
 class World(NamedTuple):
-    """What packets are judged by. ``networks`` are this node's pod networks, as ranges."""
+    """What packets are judged by. ``networks`` are this node's pod networks, as ranges.
+
+    ``nameless`` are addresses of this node's pods whose namespace is not known: who selects them
+    by its labels is not known either.
+    """
 
     snapshot: Snapshot
     generation: int
     networks: tuple[tuple[int, int], ...] = ()
+    nameless: frozenset[int] = frozenset()
 
 
 class Adopt(Protocol):
@@ -221,6 +234,8 @@ class Judge:
         decision = self._datapath.engine.judge(opening, now)
         if self._answer(opening, decision).decision.verdict is not _ALLOW:
             return None
+        if self._is_nameless(opening):
+            return None
         if not self._mode.dry_run:
             mark = self._marks.seal(self._world.generation, strict=self._mode.strict)
             try:
@@ -288,6 +303,8 @@ class Judge:
         if packet.src >> 118 == _LINK_LOCAL_BITS:
             # The rules ask about such an address only for pods that may not get out by it.
             decision = _FROM_LINK_LOCAL
+        elif not again and self._is_nameless(packet):
+            decision = _NO_NAMESPACE
         known = self._answers.get(id(decision))
         if (
             known is None
@@ -349,6 +366,13 @@ class Judge:
                 self._answers = {}
             self._answers[id(decision)] = answer
         return answer
+
+    def _is_nameless(self, packet: Packet) -> bool:
+        """Whether fail-closed must not take what is known of its ends for all there is."""
+        nameless = self._world.nameless
+        if not nameless or self._mode.fail_open:
+            return False
+        return packet.src in nameless or packet.dst in nameless
 
     def _is_ours(self, addresses: Sequence[int]) -> bool:
         return any(

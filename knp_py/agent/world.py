@@ -26,8 +26,10 @@ class WorldKeeper:
     ``node`` is this node's name, None when every pod counts as being here. ``load`` is given
     each new world once the kernel is ready for it. ``sweep`` clears the generations of other
     times from the connections' marks. ``forget`` ends the connections of addresses whose pod is
-    gone: whoever has them next is another (semantics §1). ``links`` gives the interfaces behind
-    which addresses are. ``behind`` says that the kernel does not have what we have.
+    gone: whoever has them next is another (semantics §1). ``told`` says that every namespace is
+    told of: a pod whose namespace is not there is one that not all is known of. ``links`` gives
+    the interfaces behind which addresses are. ``behind`` says that the kernel does not have what
+    we have.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class WorldKeeper:
         sweep: Callable[[], object],
         forget: Callable[[frozenset[int]], object],
         links: Callable[[Iterable[int]], frozenset[str]],
+        told: bool = False,
     ) -> None:
         self.snapshot: Snapshot = EMPTY
         self.members = Members()
@@ -51,6 +54,8 @@ class WorldKeeper:
         self._sweep = sweep
         self._forget = forget
         self._links = links
+        self._told = told
+        self._nameless: frozenset[int] = frozenset()
         self._gone: set[int] = set()  # addresses whose pods are gone, until that is in force
         self._state = ClusterState()
         self._here: set[str] = set()  # uids of this node's pods, and of some that were
@@ -158,6 +163,18 @@ class WorldKeeper:
         here = [pod for pod in here if is_here(pod, self._node)]
         self._here = {pod.uid for pod in here}
         members = members_of(snapshot, self._node, here)
+        if self._told:
+            self._nameless = frozenset(
+                address
+                for pod in here
+                if pod.namespace not in snapshot.namespaces
+                for address in pod.ips
+                if address in members.managed or address in members.open_
+            )
+            # Whom nobody selects as far as is known must come by all the same.
+            members = members._replace(
+                managed=members.managed | self._nameless, open_=members.open_ - self._nameless
+            )
         isolated = [
             address
             for address in members.managed
@@ -173,7 +190,8 @@ class WorldKeeper:
         return generation
 
     def _world(self) -> World:
-        return World(self.snapshot, self.generation, tuple(sorted(self.members.local)))
+        networks = tuple(sorted(self.members.local))
+        return World(self.snapshot, self.generation, networks, self._nameless)
 
 
 def members_of(snapshot: Snapshot, node: str | None, here: Iterable[Pod]) -> Members:

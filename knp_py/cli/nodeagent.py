@@ -133,6 +133,7 @@ class NodeAgent:
                 sweep=lambda: clear_marks(self._marks.connection),
                 forget=Forgetting(say),
                 links=links_of,
+                told=not settings.manifests,
             )
             # The judge has its world before a queue is open: packets come at once.
             self._parts.judge.load(self._keeper.prepare(first.changes))
@@ -361,6 +362,8 @@ class NodeAgent:
     def _take(self, batch: Batch) -> None:
         """Put a change of manifests in force."""
         self._pending += batch.changes
+        if self._candidates is not None:
+            self._candidates.follow(batch)  # what the kernel thinks of it does not concern them
         try:
             changed = self._keeper.change(batch.changes)
         except NotPermittedError as error:
@@ -369,8 +372,6 @@ class NodeAgent:
         self._crew.change(self._keeper.generation, self._pending)
         self._pending = []
         self._overview.batch = batch
-        if self._candidates is not None:
-            self._candidates.follow(batch)
         self._settle()
         if not (self._complete or self._source.waits_for()):
             self._complete = True

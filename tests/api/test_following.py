@@ -320,6 +320,18 @@ def test_a_path_that_is_missing_for_a_moment_opens_nothing(
     following.agrees(api)
 
 
+def test_an_event_that_is_too_long_is_gone_around(
+    api: ApiServer, following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same watch would come to it again for ever, and to nothing after it."""
+    monkeypatch.setattr("knp_py.adapters.kube.client._LONGEST", 20_000)
+    (namespace, name), *_ = api.state("Pod")
+    api.patch("Pod", namespace, name, {"metadata": {"annotations": {"a": "x" * 100_000}}})
+    api.patch("Pod", namespace, name, {"metadata": {"labels": {"app": "another"}}})
+    api.churn(events=10, seed=15)
+    following.agrees(api)
+
+
 # -- who asks ----------------------------------------------------------------
 
 

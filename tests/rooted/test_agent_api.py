@@ -189,6 +189,35 @@ def test_a_namespace_that_goes_takes_its_policies_along_last(stage: Stage) -> No
     assert not stage.connects("a", FORBIDDEN)
 
 
+@pytest.mark.parametrize("mode", ["--fail-closed", "--fail-open"])
+def test_a_pod_is_known_before_its_namespace(stage: Stage, mode: str) -> None:
+    """Each kind has a watch of its own; who selects a pod by its namespace is not known yet."""
+    stage.api.install_crd("standard")
+    policy = guard("Deny")
+    policy["spec"]["subject"] = {"namespaces": {"matchLabels": {"tenant": "t"}}}
+    stage.api.apply(policy)
+    agent = stage.agent(mode)
+    stage.api.fail(503, times=10_000, path="/namespaces")
+    stage.api.drop_watches("namespaces")
+    namespace = {"metadata": {"name": "late", "labels": {"tenant": "t"}}}
+    stage.api.apply({"apiVersion": "v1", "kind": "Namespace", **namespace})
+    pod = stage.pods["new"]
+    pod["metadata"]["namespace"] = "late"
+    stage.api.apply(pod)
+    eventually(lambda: agent.status()["source"]["objects"]["Pod"] == 3, "the pod is known")
+    time.sleep(0.3)
+    closed = mode == "--fail-closed"
+    assert stage.connects("new", FORBIDDEN, timeout=1) is not closed
+    if closed:
+        reasons = [str(record.get("reason")) for record in agent.records()]
+        assert any("what namespace the pod is in" in reason for reason in reasons)
+    assert stage.connects("a", ALLOWED, timeout=5), "nobody else is concerned"
+    namespace["metadata"]["labels"] = {"tenant": "other"}
+    stage.api.apply({"apiVersion": "v1", "kind": "Namespace", **namespace})
+    stage.api.no_more_failures()
+    stage.waits("new", FORBIDDEN, expected=True)
+
+
 def test_what_was_known_decides_through_an_outage(stage: Stage) -> None:
     agent = stage.agent("--fail-closed")
     stage.outside(stage.api.stop_listening)

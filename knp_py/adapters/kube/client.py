@@ -94,7 +94,8 @@ class Client:
         """Lines of a watch, as they come, without their ends, until the server ends it.
 
         An empty one comes first, when the server has agreed. Raises ``UnreachableError`` when it
-        is ``silent`` for that many seconds or breaks off, ``ApiError`` when it says no.
+        is ``silent`` for that many seconds or breaks off, ``ApiError`` when it says no or more
+        in one line than there is room for.
         """
         with self._ask("GET", path, None, "", silence) as answer:
             self._streams.add(answer)
@@ -121,7 +122,8 @@ class Client:
             rest.append(head)
             length += len(head)
             if length > _LONGEST:
-                raise UnreachableError(f"{self.server}: an event of over {_LONGEST:,} bytes")
+                # The same watch would come to it again and again; a list goes past it.
+                raise ApiError(0, "", f"{self.server}: an event of over {_LONGEST:,} bytes")
             if more:
                 yield b"".join(rest)
                 yield from more[:-1]

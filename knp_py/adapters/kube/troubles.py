@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
+_MOST = 20  # reasons that are said of one outage: some have a number that is another each time
 _PASSES = 2  # failures in a row of one resource before anybody is told: connections do break
 
 
@@ -29,7 +30,7 @@ class Troubles:
             if not self._count:
                 self._since = self._now()
             self._count[resource] = self._count.get(resource, 0) + 1
-            if self._count[resource] < _PASSES or why in self._said:
+            if self._count[resource] < _PASSES or why in self._said or len(self._said) >= _MOST:
                 return
             self._said.add(why)
         after = "what was known goes on" if known else "nothing is known of it yet"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from helpers import ip_bytes
-from helpers.builders import accept, cnp, deny, domains, networks, node, pods, tcp, udp
+from helpers.builders import accept, address, cnp, deny, domains, networks, node, pods, tcp, udp
 from helpers.dns import KUBE_DNS, P, Q, Rr, answer_bytes, ask_bytes, cluster_dns
 from helpers.fakes import FakeQueue, FakeTimer
 from helpers.judging import snapshot_of
@@ -765,3 +765,22 @@ def test_how_long_it_took_is_measured_from_the_packets_arrival() -> None:
     court.deed(Ask.JUDGE, SYN)
     court.packets.flush(0.0)
     assert 'duration="1.5µs"' in b"".join(court.entries).decode()
+
+
+@pytest.mark.parametrize(("fail_open", "expected"), [(False, "DENY"), (True, "ACCEPT")])
+def test_a_pod_whose_namespace_is_not_known(fail_open: bool, expected: str) -> None:
+    court = Court(fail_open=fail_open, remember=False)
+    snapshot = snapshot_of([P, Q, N1, N2, FIREWALL])
+    pod = address(POD)
+    court.generation = 2
+    court.judge.load(World(snapshot, 2, OWN, frozenset({pod})))
+    assert court.deed(Ask.JUDGE, SYN) == Deed[expected]
+    other_way = ip_bytes.tcp(ALLOWED, 443, POD, 40000)
+    assert court.deed(Ask.JUDGE, other_way) == Deed[expected]
+    reasons = [str(record.get("reason")) for record in court.records()]
+    assert any("namespace" in reason for reason in reasons) is not fail_open
+    # What was accepted before goes on, and nobody gets in as if it had been.
+    assert court.deed(Ask.AGAIN, SYN) == Deed.ACCEPT
+    data = ip_bytes.tcp(DENIED, 443, POD, 40000, flags=0x18)
+    court.deed(Ask.JUDGE, data)
+    assert court.adopted == [] or fail_open

@@ -5,7 +5,18 @@ from functools import partial
 
 import msgspec
 import pytest
-from helpers.builders import accept, address, addresses, cnp, deny, netpol, networks, node, pod
+from helpers.builders import (
+    accept,
+    address,
+    addresses,
+    cnp,
+    deny,
+    namespace,
+    netpol,
+    networks,
+    node,
+    pod,
+)
 from helpers.fakes import FakeKernel
 from helpers.judging import snapshot_of
 from helpers.rules_text import Table, installed, updated
@@ -37,7 +48,13 @@ def applied(*objects: ClusterObject) -> list[Change]:
 class Node:
     """A keeper of n1's world, with what it did to the kernel and what it told the judge."""
 
-    def __init__(self, *, strict: bool = False, marks: Marks = Marks()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        *,
+        strict: bool = False,
+        marks: Marks = Marks(),  # noqa: B008
+        told: bool = False,
+    ) -> None:
         self.happened: list[str] = []
         self.kernel = FakeKernel(self.happened)
         self.worlds: list[World] = []
@@ -55,6 +72,7 @@ class Node:
             sweep=self._swept,
             forget=self.forgotten.append,
             links=self._links_of,
+            told=told,
         )
 
     def _links_of(self, addresses: Iterable[int]) -> frozenset[str]:
@@ -387,3 +405,18 @@ def test_connections_of_pods_that_are_gone_end(n1: Node) -> None:
     assert n1.forgotten[1:] == [frozenset(A.ips)]
     n1.keeper.change(applied(msgspec.structs.replace(again, labels={"other": "labels"})))
     assert len(n1.forgotten) == 2
+
+
+def test_pods_whose_namespace_is_not_known_come_by() -> None:
+    """Who selects them by its labels is not known either (each kind has a watch of its own)."""
+    keeper = Node(told=True).start(A, B, FAR, N1, namespace("y"))
+    assert keeper.worlds[-1].nameless == frozenset(A.ips)
+    assert keeper.keeper.members.managed == frozenset(A.ips)
+    assert keeper.keeper.members.open_ == frozenset(B.ips)
+    keeper.keeper.change(applied(namespace("x")))
+    assert keeper.worlds[-1].nameless == frozenset()
+    assert keeper.keeper.members.open_ == frozenset(A.ips + B.ips)
+
+
+def test_manifests_need_no_namespaces(n1: Node) -> None:
+    assert n1.worlds[-1].nameless == frozenset()

@@ -58,3 +58,12 @@ def test_another_reason_is_another_line(told: Told) -> None:
     told.troubles.note("pods", REFUSED)
     told.troubles.note("pods", REFUSED)
     assert len(told.lines) == 4  # after its end it is news again
+
+
+def test_reasons_that_are_never_the_same_do_not_fill_the_log(told: Told) -> None:
+    """A proxy's error page has a number of its own each time; an outage may last for days."""
+    for number in range(1000):
+        told.troubles.note("pods", f"502 Bad Gateway: Reference {number}")
+    assert len(told.lines) == 20
+    told.troubles.over("pods")
+    assert "heard again" in told.lines[-1]
