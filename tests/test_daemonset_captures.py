@@ -204,8 +204,18 @@ def test_what_is_there_already_is_not_done_again(volume: Volume) -> None:
     assert kept.read_text() == "as it was\n"
     before = {path: path.stat().st_mtime_ns for path in volume.directories["records"].iterdir()}
     done = volume.shard(0, 1)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert "node-4" not in done.stderr
     assert before == {p: p.stat().st_mtime_ns for p in volume.directories["records"].iterdir()}
+
+
+def test_what_is_passed_over_is_named_by_one_shard(volume: Volume) -> None:
+    captures = volume.directories["captures"]
+    assert "no capture is in" in volume.shard(0, 2).stderr
+    (captures / "node.pcap1").write_bytes(b"a name that tcpdump -C gives")
+    said = volume.shard(0, 2).stderr
+    assert "shard: 1 files are no captures by their names: node.pcap1\n" in said
+    assert volume.shard(1, 2).stderr == ""
 
 
 def test_a_unit_that_cannot_be_read_is_named_and_the_others_are_done(volume: Volume) -> None:

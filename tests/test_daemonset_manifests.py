@@ -210,7 +210,7 @@ def test_no_pod_reaches_further_than_it_must() -> None:
             with_token = spec.get("automountServiceAccountToken", True)
             assert with_token is (path.parent.name == "base"), path
             hosts = [v["hostPath"]["path"] for v in spec["volumes"] if "hostPath" in v]
-            assert hosts in ([], ["/run/knp"]), path
+            assert hosts in ([], ["/var/lib/knp"]), path
 
 
 def test_the_agent_is_on_every_node_and_one_goes_at_a_time() -> None:

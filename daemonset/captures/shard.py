@@ -36,6 +36,16 @@ def units(captures: Path) -> dict[str, list[Path]]:
     return found
 
 
+def passed_over(captures: Path, found: Mapping[str, list[Path]]) -> list[str]:
+    """Files that are in no unit, hidden ones aside."""
+    taken = {path for files in found.values() for path in files}
+    return [
+        str(path.relative_to(captures))
+        for path in sorted(captures.rglob("*"))
+        if path.is_file() and path not in taken and not path.name.startswith(".")
+    ]
+
+
 def share(sizes: Mapping[str, int], shards: int, index: int) -> list[str]:
     """The names that the shard ``index`` of ``shards`` has to do, sizes being bytes."""
     loads = [0] * shards
@@ -77,6 +87,13 @@ def main() -> int:
     except (ValueError, OSError) as error:
         return complain(str(error), 2)
     sizes = {name: sum(path.stat().st_size for path in files) for name, files in found.items()}
+    if index == 0:  # one of them says it for all
+        others = passed_over(captures, found)
+        if others:
+            names = ", ".join(others[:3])
+            complain(f"{len(others)} files are no captures by their names: {names}", 0)
+        if not found:
+            complain(f"no capture is in {captures}: names end in {', '.join(SUFFIXES)}", 0)
     failed = []
     for name in share(sizes, shards, index):
         to = records / f"{name}.jsonl"

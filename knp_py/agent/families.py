@@ -97,7 +97,7 @@ FAMILIES: Final = (
     Described(
         "gauge",
         "knp_policy_problems",
-        "Problems in the manifests: what has one keeps its last good version.",
+        "Problems in the objects: what has one keeps its last good version, if it had one.",
     ),
     Described(
         "gauge",
@@ -113,7 +113,7 @@ FAMILIES: Final = (
     Described(
         "counter",
         "knp_api_failures_total",
-        "Requests that failed or broke off; what was known goes on.",
+        "Requests that failed or broke off.",
         ("resource",),
     ),
     Described(

@@ -181,11 +181,15 @@ def _good(known: Mapping[Key, _Known]) -> dict[Key, ClusterObject]:
     return {key: each.good for key, each in known.items() if each.good is not None}
 
 
-def lines_of(
-    remarks: Iterable[Remark], choose: Callable[[Remark], tuple[Problem, ...]]
-) -> list[str]:
+def problems_of(remark: Remark) -> list[str]:
+    """Why an object is not in force as it stands, and what is instead."""
+    what = "its last good version stays in force" if remark.kept else "it is not in force"
+    return [f"{problem}; {what}" for problem in remark.problems]
+
+
+def lines_of(remarks: Iterable[Remark], choose: Callable[[Remark], Iterable[object]]) -> list[str]:
     """One line each, a bounded number of them."""
-    lines = [str(problem) for remark in remarks for problem in choose(remark)]
+    lines = [str(line) for remark in remarks for line in choose(remark)]
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES:,} more such lines"]
     return lines

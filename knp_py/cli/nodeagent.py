@@ -221,7 +221,11 @@ class NodeAgent:
         there is none, or one that lets pass what nobody answers, and fail-closed must hold
         something, it begins with the node's networks.
         """
-        early = not (self._settings.mode.fail_open or self._rules.holds())
+        mode = self._settings.mode
+        if mode.fail_open and self._source.waits_for() and self._rules.has_table():
+            # A fail-closed agent's, perhaps: fail-open does not let it hold on while we wait.
+            self._rules.remove(remove(self._table))
+        early = not (mode.fail_open or self._rules.holds())
         batch = self._source.begin(self._stopped_within, early=early)
         if batch is not None:
             # Before a queue is open: packets come at once.

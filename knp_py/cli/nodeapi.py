@@ -14,7 +14,7 @@ from knp_py.adapters.kube.troubles import Troubles
 from knp_py.adapters.kube.writer import Writer
 from knp_py.adapters.nodefile import NodeFile
 from knp_py.agent.metrics import Metrics
-from knp_py.agent.mirror import Mirror, Remark, lines_of
+from knp_py.agent.mirror import Mirror, Remark, lines_of, problems_of
 from knp_py.agent.source import Batch
 from knp_py.cli.nodemanifests import Announcer
 from knp_py.cli.nodeparts import Settings
@@ -28,6 +28,10 @@ _TOGETHER = 0.025  # seconds of events that are put in force at once
 _SAY_FIRST = 2.0  # seconds until it says whom it waits for
 _SAY_AGAIN = 30.0  # and between two such lines
 _RELEASE = 1.0  # seconds until another node is told that it may write
+_NOTHING_HELD = (
+    "; fail-closed, but NOTHING IS HELD meanwhile: which addresses this node's pods have is not"
+    " known, neither by rules nor by the state directory of an agent before"
+)
 _STOP = 1.0  # seconds that the followers have to stop
 
 
@@ -91,11 +95,16 @@ class Cluster:
             now = time.monotonic()
             own = self._early = (self._own_node() or self._kept_node()) if early else None
             if own is not None:
-                say(f"holding the pods of {', '.join(own.pod_cidrs) or 'no network'} meanwhile")
+                where = ", ".join(own.pod_cidrs) or "no network"
+                say(
+                    f"fail-closed: new connections of pods in {where} drop until the API server"
+                    " has said everything"
+                )
                 return self._batch([Change(Verb.APPLIED, own)])
             if now - said > patience:
                 said, patience = now, _SAY_AGAIN
-                say(f"waiting for {self._client.server}: {unlisted} not listed yet")
+                nothing = _NOTHING_HELD if early else ""
+                say(f"waiting for {self._client.server}: {unlisted} not listed yet{nothing}")
             if until(0.05):
                 return None
         return self.scan()
@@ -202,7 +211,7 @@ class Cluster:
         objects = Counter({kind: len(mirror) for kind, mirror in self._mirrors.items()})
         return Batch(
             list(changes),
-            tuple(lines_of(remarks, lambda remark: remark.problems)),
+            tuple(lines_of(remarks, problems_of)),
             tuple(lines_of(remarks, lambda remark: remark.warnings)),
             time.time_ns() - int(self.age() * 1e9),
             objects,

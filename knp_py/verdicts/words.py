@@ -39,7 +39,7 @@ def decision_text(decision: Decision) -> str:
 
 
 def decider_text(record: Record | Candidate) -> str:
-    """What of a record decided, without direction and reason.
+    """What of a record decided, without direction; without reason where it is an object.
 
     ``Admin default-deny, rule 0 "deny-everything-else"``.
     """
@@ -47,7 +47,8 @@ def decider_text(record: Record | Candidate) -> str:
     if decided is None:
         return "undecided" if record.verdict == "unknown" else "not said in the log"
     if decided.tier == Tier.DEFAULT.text:
-        return f"default: {_DEFAULT}"
+        why = record.reason if isinstance(record, Record) else None
+        return f"default: {why or _DEFAULT}"
     policy = ", ".join(record.isolated_by or ()) or decided.policy or ""
     text = f"{decided.tier or '?'} {policy}".rstrip()
     if decided.rule is not None:

@@ -42,6 +42,7 @@ items:
   status: {{phase: Running, podIPs: [{{ip: {NEW}}}]}}
 """
 ALLOWED, FORBIDDEN = 80, 81
+HELD = "fail-closed: new connections of pods in 10.94.1.0/24 drop until"
 
 
 def to_b(port: int) -> dict[str, Any]:
@@ -264,7 +265,7 @@ def test_a_boot_without_an_api_server_holds_the_nodes_pods(stage: Stage) -> None
     stage.outside(stage.api.stop_listening)
     assert stage.connects("a", FORBIDDEN, timeout=5)
     agent = stage.agent("--fail-closed", ready=False)
-    eventually(lambda: "holding the pods of 10.94.1.0/24 meanwhile" in agent.log, "it holds them")
+    eventually(lambda: HELD in agent.log, "it holds them")
     for port in (ALLOWED, FORBIDDEN):
         stage.waits("a", port, expected=False)
         assert not stage.connects("a", port)
@@ -282,13 +283,33 @@ def test_rules_that_a_fail_open_agent_left_hold_nothing(stage: Stage) -> None:
     stage.api.cut_watches()
     assert stage.connects("a", FORBIDDEN, timeout=5)
     agent = stage.agent("--fail-closed", ready=False)
-    eventually(lambda: "holding the pods of 10.94.1.0/24 meanwhile" in agent.log, "it holds them")
+    eventually(lambda: HELD in agent.log, "it holds them")
     for port in (ALLOWED, FORBIDDEN):
         stage.waits("a", port, expected=False)
         assert not stage.connects("a", port)
     stage.outside(stage.api.start_listening)
     stage.waits("a", ALLOWED, expected=True)
     assert not stage.connects("a", FORBIDDEN)
+
+
+def test_a_boot_at_which_nothing_is_known_says_that_nothing_is_held(stage: Stage) -> None:
+    stage.outside(stage.api.stop_listening)
+    agent = stage.agent("--fail-closed", ready=False)
+    eventually(lambda: "NOTHING IS HELD" in agent.log, "it says so")
+    assert "nothing is known of it yet" in agent.log
+    assert stage.connects("a", FORBIDDEN, timeout=5)
+
+
+def test_fail_open_opens_what_a_closed_agent_left_also_without_an_api_server(
+    stage: Stage,
+) -> None:
+    stage.agent("--fail-closed").stop()
+    assert not stage.connects("a", ALLOWED)
+    stage.outside(stage.api.stop_listening)
+    stage.agent("--fail-open", ready=False)
+    stage.waits("a", FORBIDDEN, expected=True)
+    stage.outside(stage.api.start_listening)
+    stage.waits("a", FORBIDDEN, expected=False)
 
 
 @pytest.mark.parametrize("mode", ["--fail-closed", "--fail-open"])
@@ -311,6 +332,34 @@ def test_workers_follow_too(stage: Stage) -> None:
     for _ in range(8):
         assert stage.connects("a", FORBIDDEN, timeout=5)
         assert not stage.connects("a", ALLOWED, timeout=0.2)
+
+
+def test_what_became_of_a_policy_is_in_its_status(stage: Stage) -> None:
+    for name in ("default", "kube-system"):
+        stage.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    stage.api.install_crd("experimental")
+    stage.api.apply(guard("Deny"))
+    odd = guard("Accept")
+    odd["metadata"]["name"] = "odd"
+    odd["spec"]["egress"][0]["to"] = [{"domainNames": ["example.com"]}]
+    stage.api.apply(odd)
+    stage.api.install_crd("standard")  # a server drops what its definition lacks, also on reading
+    agent = stage.agent("--fail-closed")
+
+    def conditions(name: str) -> dict[str, str]:
+        status = stage.api.get("ClusterNetworkPolicy", "", name).get("status", {})
+        return {each["type"]: each["status"] for each in status.get("conditions", [])}
+
+    eventually(
+        lambda: conditions("guard") == {"knp/Accepted": "True", "knp/PartlyUnsupported": "False"},
+        "the good one is accepted",
+    )
+    eventually(lambda: bool(stage.api.state("Event")), "an Event tells of the other one")
+    event = next(iter(stage.api.state("Event").values()))
+    assert event["involvedObject"]["name"] == "odd"
+    assert "the rule matches nothing" in event["message"]
+    assert agent.metric("knp_status_writer") == 1
+    assert agent.status()["source"]["status"]["elected"]
 
 
 def test_a_node_of_another_name_is_said(stage: Stage) -> None:

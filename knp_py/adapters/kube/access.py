@@ -96,7 +96,7 @@ def by_kubeconfig(path: str, context: str = "") -> Access:
         api = client.ApiClient(settings)
     except Exception as error:  # noqa: BLE001 - whatever the loader cannot make sense of
         said = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"--kubeconfig {path}: {said}") from None
+        raise InputError(f"--kubeconfig {path}: cannot be used: {said}") from None
     base = _checked(settings.host, path)
     pool = api.rest_client.pool_manager
     pool.connection_pool_kw |= {"maxsize": _CONNECTIONS, "retries": False}

@@ -28,6 +28,7 @@ _ABSENT = 10.0  # seconds between two looks for a resource that is not there
 _ABSENT_FOR = 30.0  # seconds until one that was there counts as gone with all its objects
 _FORBIDDEN_FOR = 60.0  # seconds between two looks for what is forbidden and not needed
 _NOT_FOUND = 404
+_UNAUTHORIZED = 401
 _FORBIDDEN = 403
 # After these the same watch can go on. After every other, 410 (the history between is lost) and
 # 504 (the server's numbers are lower than ours: it was restored) among them, it cannot.
@@ -165,7 +166,7 @@ class Follower:
             return 0.0
         self.progress.failures += 1
         self.progress.error = why
-        self._troubles.note(self.resource.plural, why)
+        self._troubles.note(self.resource.plural, why, known=self.progress.synced)
         return self._backoff.after(asked_for)
 
     def _refused(self, error: ApiError) -> float:
@@ -176,6 +177,9 @@ class Follower:
             return self._absent()
         if error.status == _FORBIDDEN and self.resource.without:
             return self._do_without(error)
+        if error.status == _UNAUTHORIZED:
+            # The same for every resource.
+            return self._failed(f"{self._client.server} does not accept our credentials (401)")
         hint = ""
         if error.status == _FORBIDDEN:
             hint = f"; RBAC must let it list and watch {self.resource.plural}"

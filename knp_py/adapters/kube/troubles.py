@@ -24,8 +24,8 @@ class Troubles:
         self._said: set[str] = set()
         self._since = 0.0
 
-    def note(self, resource: str, why: str) -> None:
-        """One more failure."""
+    def note(self, resource: str, why: str, *, known: bool = True) -> None:
+        """One more failure; ``known`` says whether the resource was ever listed."""
         with self._lock:
             if not self._count:
                 self._since = self._now()
@@ -33,7 +33,8 @@ class Troubles:
             if self._count[resource] < _PASSES or why in self._said or len(self._said) >= _MOST:
                 return
             self._said.add(why)
-        self._say(f"{resource}: {why}; what was known goes on")
+        after = "what was known goes on" if known else "nothing is known of it yet"
+        self._say(f"{resource}: {why}; {after}")
 
     def over(self, resource: str) -> None:
         """This one is heard."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knp_py.agent.mirror import Mirror, Remark, lines_of
+from knp_py.agent.mirror import Mirror, Remark, lines_of, problems_of
 from knp_py.manifests.problems import Problem
 from knp_py.manifests.single import SingleReader
 from knp_py.model.changes import Change, ClusterObject, Verb
@@ -115,6 +115,9 @@ def test_what_is_not_understood_keeps_its_last_good_version() -> None:
     kept = {remark.key[2]: remark.kept for remark in mirror.remarks()}
     assert kept == {"p": True, "q": False}
     assert "Flying" in str(mirror.remarks()[0].problems[0])
+    p, q = lines_of(mirror.remarks(), problems_of)
+    assert p.endswith("; its last good version stays in force")
+    assert q.endswith("; it is not in force")
     # The same again is no news; well again is.
     assert not mirror.event("MODIFIED", raw("p", "b", version=2, phase=FLYING))
     assert mirror.event("MODIFIED", raw("p", "c", version=3))

@@ -91,7 +91,7 @@ def replaced(**changes: object) -> VerdictEntry:
         (
             replaced(decided_by=Decider("ingress", "Default"), reason="no pod"),
             "default: no pod",
-            "default: no policy decided",
+            "default: no pod",
         ),
     ],
 )

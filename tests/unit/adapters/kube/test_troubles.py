@@ -32,6 +32,10 @@ def test_an_outage_is_said_once_for_all_and_so_is_its_end(told: Told) -> None:
         for resource in ("pods", "nodes", "namespaces"):
             told.troubles.note(resource, REFUSED)
     assert told.lines == [f"pods: {REFUSED}; what was known goes on"]
+    told.troubles.note("services", "403 Forbidden", known=False)
+    told.troubles.note("services", "403 Forbidden", known=False)
+    assert told.lines.pop() == "services: 403 Forbidden; nothing is known of it yet"
+    told.troubles.over("services")
     told.time += 75
     told.troubles.over("pods")
     told.troubles.over("nodes")
