@@ -33,6 +33,10 @@ _REMEMBERED = frozenset({int(Proto.TCP), int(Proto.UDP), int(Proto.SCTP)})
 _FOREVER = float("inf")
 _ALLOW, _DENY = Verdict.ALLOW, Verdict.DENY
 _MOST_ANSWERS = 65_536
+# Seconds from the first world on in which a connection may be one that conntrack did not see
+# begin. It sees all that begin once rules are there; a pod could invent others for ever, and talk
+# by them to whoever may open connections to it.
+_UNSEEN_FOR = 60.0
 _LOGGED: dict[Which, frozenset[Verdict]] = {
     "all": frozenset(Verdict),
     "deny": frozenset(Verdict) - {_ALLOW},
@@ -108,7 +112,10 @@ class _Answer(NamedTuple):
 
 
 class Judge:
-    """Answers packets; see ``answer``. ``load`` puts another world in force."""
+    """Answers packets; see ``answer``. ``load`` puts another world in force.
+
+    ``seen`` says that conntrack has run since before this agent, by the rules of one before it.
+    """
 
     def __init__(
         self,
@@ -121,6 +128,7 @@ class Judge:
         timer: Timer,
         complain: Callable[[Exception], object],
         adopt: Adopt,
+        seen: bool = False,
         shadow: Shadow | None = None,
         connections: NamedConnections | None = None,
         logged: Which = "deny",
@@ -139,6 +147,8 @@ class Judge:
         self._timer = timer
         self._complain = complain
         self._adopt = adopt
+        self._seen = seen
+        self._unseen_until = float("-inf")
         self._shadow = shadow
         self._connections = connections
         self._held = HeldNames(datapath.engine.names)
@@ -167,6 +177,8 @@ class Judge:
     def load(self, world: World) -> None:
         """Judge by this world from now on; its verdicts carry its generation."""
         self._world = world
+        if world.generation <= 1 and not self._seen:
+            self._unseen_until = self._timer.now() + _UNSEEN_FOR
         self._datapath.load(world.snapshot)
         self._held_engine.load(world.snapshot)
         self._answers = {}
@@ -225,9 +237,9 @@ class Judge:
         before the first start, nor from while a fail-open agent was away. Established connections
         go on all the same (semantics §7): if policy lets the receiver open this one, the kernel is
         told that it did. The segment itself does not pass; sent again, it is a reply, and that is
-        all that its sender can send. None when it is no such segment.
+        all that its sender can send. None when it is no such segment, or no such time.
         """
-        if packet.flags & (SYN | RST) or not packet.flags:
+        if now > self._unseen_until or packet.flags & (SYN | RST) or not packet.flags:
             return None
         src, dst, _, sport, dport = _tuple(packet)
         opening = Packet(dst, src, packet.protocol, dport, sport, wire_len=packet.wire_len)

@@ -60,10 +60,18 @@ class _Known(NamedTuple):
 
 
 class Mirror:
-    """Objects of one kind. One thread tells it about them, another one takes the changes."""
+    """Objects of one kind. One thread tells it about them, another one takes the changes.
 
-    def __init__(self, reader: SingleReader) -> None:
+    ``can_wait`` says of which objects a change need not be in force at once; ``urgent`` whether
+    there is any other to take.
+    """
+
+    def __init__(
+        self, reader: SingleReader, can_wait: Callable[[ClusterObject], bool] | None = None
+    ) -> None:
+        self.urgent = False
         self._reader = reader
+        self._can_wait = can_wait
         self._known: dict[Key, _Known] = {}
         self._remarks: dict[Key, Remark] = {}
         self._changes: list[Change] = []
@@ -88,7 +96,7 @@ class Mirror:
         with self._lock:
             changes = changes_between(_good(before), _good(known))
             changed = bool(changes) or self._remarks != remarks
-            self._changes += changes
+            self._note(changes)
             self._known, self._remarks = known, remarks
             self.revision += 1
         return changed
@@ -106,7 +114,7 @@ class Mirror:
                 self._remarks.pop(key, None)
                 self.revision += 1
                 if old.good is not None:
-                    self._changes.append(Change(Verb.DELETED, old.good))
+                    self._note([Change(Verb.DELETED, old.good)])
             return True
         if verb not in {"ADDED", "MODIFIED"}:
             return False
@@ -115,13 +123,19 @@ class Mirror:
         changes = changes_between(before, {} if new.good is None else {key: new.good})
         with self._lock:
             self._known[key] = new
-            self._changes += changes
+            self._note(changes)
             self.revision += 1
             if new.remark is None:
                 self._remarks.pop(key, None)
             else:
                 self._remarks[key] = new.remark
         return bool(changes) or new.remark != (old and old.remark)
+
+    def _note(self, changes: list[Change]) -> None:
+        self._changes += changes
+        can_wait = self._can_wait
+        if changes and (can_wait is None or not all(can_wait(obj) for _, obj in changes)):
+            self.urgent = True
 
     def _read(self, raw: msgspec.Raw, old: _Known | None) -> _Known:
         """What is known of an object from now on; of another one of that name nothing is kept."""
@@ -145,7 +159,7 @@ class Mirror:
     def take(self) -> list[Change]:
         """What has changed since this was last asked, in order."""
         with self._lock:
-            changes, self._changes = self._changes, []
+            changes, self._changes, self.urgent = self._changes, [], False
         return changes
 
     def __len__(self) -> int:

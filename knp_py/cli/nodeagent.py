@@ -124,6 +124,7 @@ class NodeAgent:
                 on_learn=self._learned,
                 on_open=None if self._kept is None else self._kept.add_connection,
                 complain=Complaints(say),
+                seen=self._rules.has_table() and not self._takes_away(),
             )
             self._keeper = WorldKeeper(
                 self._layout,
@@ -221,11 +222,9 @@ class NodeAgent:
         there is none, or one that lets pass what nobody answers, and fail-closed must hold
         something, it begins with the node's networks.
         """
-        mode = self._settings.mode
-        if mode.fail_open and self._source.waits_for() and self._rules.has_table():
-            # A fail-closed agent's, perhaps: fail-open does not let it hold on while we wait.
+        if self._takes_away() and self._rules.has_table():
             self._rules.remove(remove(self._table))
-        early = not (mode.fail_open or self._rules.holds())
+        early = not (self._settings.mode.fail_open or self._rules.holds())
         batch = self._source.begin(self._stopped_within, early=early)
         if batch is not None:
             # Before a queue is open: packets come at once.
@@ -240,6 +239,10 @@ class NodeAgent:
                 self._rules.remove(remove(self._table))
             say(farewell(self._settings.mode, self._failure))
         return not self._stopping
+
+    def _takes_away(self) -> bool:
+        """Whether a table from before must go: a fail-closed agent's would hold while we wait."""
+        return self._settings.mode.fail_open and bool(self._source.waits_for())
 
     def _stopped_within(self, seconds: float) -> bool:
         self._wake.wait(seconds)

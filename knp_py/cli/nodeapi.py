@@ -1,5 +1,6 @@
 """A cluster's API server as the source of an agent's objects."""
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -21,10 +22,14 @@ from knp_py.cli.nodeparts import Settings
 from knp_py.cli.nodestatus import writer_of
 from knp_py.cli.nodewords import say
 from knp_py.manifests.single import SingleReader
-from knp_py.model.changes import Change, Verb
-from knp_py.model.objects import Node
+from knp_py.model.changes import Change, ClusterObject, Verb
+from knp_py.model.objects import Node, Pod
 
 _TOGETHER = 0.025  # seconds of events that are put in force at once
+# The same for pods of other nodes: each change costs a transaction and all that is remembered,
+# and in a large cluster some pod changes all the time. Whoever routes to a pod learns of it later.
+_ELSEWHERE = 0.2
+_NEVER = float("inf")
 _SAY_FIRST = 2.0  # seconds until it says whom it waits for
 _SAY_AGAIN = 30.0  # and between two such lines
 _RELEASE = 1.0  # seconds until another node is told that it may write
@@ -54,12 +59,13 @@ class Cluster:
         self._node = node
         self._kept = kept
         self._timer = Timer()
+        self._ringing = threading.Lock()
         self._announce = Announcer()
-        self._due = False
+        self._due = _NEVER
         self._handed_over = False
         self._early: Node | None = None  # what was said before anything else could be
         self._mirrors = {
-            each.kind: Mirror(SingleReader(each.api_version, each.kind, "cluster"))
+            each.kind: Mirror(SingleReader(each.api_version, each.kind, "cluster"), self._can_wait)
             for each in WATCHED
         }
         troubles = Troubles(say)
@@ -115,7 +121,8 @@ class Cluster:
 
     def scan(self) -> Batch:
         """What has changed; says what is newly wrong and what is well again."""
-        self._due = False
+        with self._ringing:
+            self._due = _NEVER
         if self._unlisted():
             # Half of the objects are another policy than all of them.
             return self._batch(())
@@ -195,9 +202,15 @@ class Cluster:
 
     def _ring(self) -> None:
         """By a follower's thread: something has changed. Waits for more to come with it."""
-        if not self._due:
-            self._due = True
-            self._timer.set(_TOGETHER)
+        urgent = any(mirror.urgent for mirror in self._mirrors.values())
+        due = time.monotonic() + (_TOGETHER if urgent else _ELSEWHERE)
+        with self._ringing:
+            if due < self._due:
+                self._due = due
+                self._timer.set(max(0.001, due - time.monotonic()))
+
+    def _can_wait(self, obj: ClusterObject) -> bool:
+        return isinstance(obj, Pod) and self._node is not None and obj.node != self._node
 
     def _own_node(self) -> Node | None:
         found = self._mirrors["Node"].find(("Node", "", self._node or ""))

@@ -117,6 +117,7 @@ def build(
     on_learn: Callable[[SavedName], object],
     on_open: Callable[[Tuple, tuple[NameGrant, ...]], object] | None,
     complain: Callable[[Exception], object],
+    seen: bool,
 ) -> Parts:
     """Put the parts together; raises ``InputError`` for options that cannot be meant.
 
@@ -156,6 +157,7 @@ def build(
         timer=clock,
         complain=complain,
         adopt=adopt_connection,
+        seen=seen,
         shadow=shadow,
         connections=connections,
         logged=settings.log_verdicts,

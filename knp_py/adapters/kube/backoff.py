@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-FIRST = 0.25  # seconds
+FIRST = 0.8  # seconds
 LONGEST = 30.0
 _MOST_ASKED_FOR = 120.0  # seconds that a server's own wish is obeyed
 

@@ -81,6 +81,7 @@ class Court:
         marks: Marks = Marks(),  # noqa: B008  immutable
         loaded: bool = True,
         packets: bool = False,
+        seen: bool = False,
     ) -> None:
         self.marks = marks
         self.timer = FakeTimer()
@@ -114,6 +115,7 @@ class Court:
             connections=self.connections,
             logged=logged,
             packets=self.packets if packets else None,
+            seen=seen,
         )
         self.generation = 0
         if loaded:
@@ -319,6 +321,16 @@ def test_nor_is_one_whose_receiver_may_not_open_the_connection() -> None:
         ip_bytes.udp(ALLOWED, 443, POD, 40000, b""),
     ):
         assert court.deed(Ask.JUDGE, data) == Deed.DENY_REMEMBER
+    assert court.adopted == []
+
+
+def test_once_conntrack_sees_all_that_begin_a_pod_cannot_invent_one() -> None:
+    court = Court(CLOSED, FIREWALL)
+    court.timer.pass_by(61.0)
+    assert court.deed(Ask.JUDGE, LATE) == Deed.DENY_REMEMBER
+    assert court.adopted == []
+    court = Court(CLOSED, FIREWALL, seen=True)
+    assert court.deed(Ask.JUDGE, LATE) == Deed.DENY_REMEMBER
     assert court.adopted == []
 
 

@@ -139,6 +139,20 @@ def test_of_another_pod_of_that_name_nothing_is_kept() -> None:
     assert told(mirror) == ["deleted p a", "applied p z"]
 
 
+def test_what_can_wait_is_not_urgent() -> None:
+    mirror = Mirror(SingleReader("v1", "Pod", "cluster"), lambda obj: obj.name == "far")
+    urgent = []
+    for number, (verb, name) in enumerate(
+        [("ADDED", "far"), ("ADDED", "near"), ("MODIFIED", "far"), ("DELETED", "near")], 2
+    ):
+        mirror.event(verb, raw(name, f"{number}", version=number))
+        urgent.append(mirror.urgent)
+        if number > 2:
+            mirror.take()
+            assert mirror.urgent is False
+    assert urgent == [False, True, False, True]
+
+
 def test_what_there_is_to_say_is_bounded() -> None:
     problem = Problem(Origin("cluster"), "Pod x/p", "spec", "odd")
     remark = Remark(("Pod", "x", "p"), "u", 1, False, (problem,) * 150, ())

@@ -22,9 +22,18 @@ def told() -> Told:
 def test_a_connection_that_breaks_once_is_nobodys_business(told: Told) -> None:
     told.troubles.note("pods", REFUSED)
     told.troubles.over("pods")
+    told.time += 300
     told.troubles.note("pods", REFUSED)
     told.troubles.over("pods")
     assert told.lines == []
+
+
+def test_a_watch_that_is_agreed_to_and_breaks_each_time_is_somebodys(told: Told) -> None:
+    for _ in range(3):
+        told.troubles.note("pods", REFUSED)
+        told.troubles.over("pods")
+        told.time += 1
+    assert told.lines[0] == f"pods: {REFUSED}; what was known goes on"
 
 
 def test_an_outage_is_said_once_for_all_and_so_is_its_end(told: Told) -> None:
