@@ -7,6 +7,7 @@ nfnetlink_conntrack.h.
 """
 
 import os
+import re
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -59,7 +60,7 @@ def forget_connections(addresses: Iterable[int]) -> int:
     """
     packed = frozenset(map(address_bytes, addresses))
     with _netlink() as netlink:
-        found = [each for each in _dump(netlink) if not packed.isdisjoint(_ends(each))]
+        found = [each for each in _dump(netlink, packed) if not packed.isdisjoint(_ends(each))]
         _send(netlink, [_about(_CT_DELETE, each, b"") for each in found])
     return len(found)
 
@@ -116,17 +117,26 @@ def _ends(entry: _Entry) -> Iterator[bytes]:
                     yield from (each[4:] for _, each in _attributes(addresses[4:]))
 
 
-def _dump(netlink: socket.socket) -> list[_Entry]:
-    """Every connection there is, of either family."""
+def _dump(netlink: socket.socket, about: Iterable[bytes] = ()) -> list[_Entry]:
+    """Every connection there is, of either family; where bytes are given, those that have any.
+
+    Taking one apart costs ten times as much as seeing that it has none of them, and as long as
+    that takes nobody judges.
+    """
+    wanted = re.compile(b"|".join(map(re.escape, about)), re.DOTALL)
     body = struct.pack("=BBH", socket.AF_UNSPEC, 0, 0)
     netlink.sendto(_message(_CT_GET, _REQUEST | _DUMP, body), (0, 0))
     found: list[_Entry] = []
     while True:
-        for kind, data in _messages(netlink.recv(_BUFFER)):
+        received = netlink.recv(_BUFFER)
+        there = wanted.search(received)
+        for kind, data in _messages(received):
             if kind == _DONE:
                 return found
             if kind == _ERROR:
                 _check(data)
+                continue
+            if there is None or wanted.search(data) is None:
                 continue
             mark, which, reply = 0, b"", b""
             for attribute, raw in _attributes(data[4:]):

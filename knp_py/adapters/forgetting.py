@@ -1,10 +1,13 @@
 """Ending connections of pods that are gone, beside everything else."""
 
 import threading
+import time
 from collections.abc import Callable
 
 from knp_py.adapters.conntrack import forget_connections
 from knp_py.errors import KernelError
+
+_APART = 0.2  # seconds between two looks: in a large cluster some pod goes all the time
 
 
 class Forgetting:
@@ -40,3 +43,4 @@ class Forgetting:
                 forget_connections(addresses)
             except KernelError as error:
                 self._say(f"connections of pods that are gone may go on: {error}")
+            time.sleep(_APART)
