@@ -164,7 +164,7 @@ def test_a_list_whose_pages_expire_starts_again(api: ApiServer, tmp_path: Path) 
 
 
 def test_slow_pages_change_nothing_before_the_last(api: ApiServer, tmp_path: Path) -> None:
-    api.page_delay = 0.2
+    api.page_delay = 0.6
     with followed(enter(api, tmp_path)) as following:
         time.sleep(0.3)
         assert not following.batches
@@ -213,7 +213,7 @@ def test_retry_after_is_obeyed(api: ApiServer, tmp_path: Path) -> None:
     with followed(enter(api, tmp_path)) as following:
         following.agrees(api)
     first, second = seen(api, "pods", watch=False)[:2]
-    assert 1.0 <= second.time - first.time < 3.0
+    assert second.time - first.time >= 1.0
 
 
 def test_a_server_that_falls_silent(
