@@ -17,10 +17,9 @@ from knp_py.adapters.nodefile import NodeFile
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.mirror import Mirror, Remark, lines_of, problems_of
 from knp_py.agent.source import Batch
-from knp_py.cli.nodemanifests import Announcer
 from knp_py.cli.nodeparts import Settings
 from knp_py.cli.nodestatus import writer_of
-from knp_py.cli.nodewords import say
+from knp_py.cli.nodewords import Announcer, say
 from knp_py.manifests.single import SingleReader
 from knp_py.model.changes import Change, ClusterObject, Verb
 from knp_py.model.objects import Node, Pod

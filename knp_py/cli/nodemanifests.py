@@ -9,7 +9,7 @@ from knp_py.adapters.watch import Watcher
 from knp_py.agent.metrics import Metrics
 from knp_py.agent.source import Batch, ManifestSource
 from knp_py.cli.nodeparts import Settings
-from knp_py.cli.nodewords import say
+from knp_py.cli.nodewords import Announcer, say
 
 
 class Source(Protocol):
@@ -62,25 +62,6 @@ class Source(Protocol):
     def close(self) -> None:
         """Follow no more."""
         ...
-
-
-class Announcer:
-    """Says what is newly wrong with a source, and what is no longer; ``called`` goes first."""
-
-    def __init__(self, called: str = "") -> None:
-        self._called = called
-        self._said: set[str] = set()
-
-    def __call__(self, batch: Batch) -> None:
-        """All that holds now."""
-        lines = {f"{self._called}{line}": "" for line in batch.problems}
-        lines |= {f"{self._called}{line}": "warning: " for line in batch.warnings}
-        for line, kind in lines.items():
-            if line not in self._said:
-                say(f"{kind}{line}")
-        for line in sorted(self._said - set(lines)):
-            say(f"no longer so: {line}")
-        self._said = set(lines)
 
 
 class Followed:

@@ -118,3 +118,22 @@ def summary(batch: Batch) -> str:
 def _called(obj: ClusterObject) -> str:
     kind = obj.kind if isinstance(obj, ClusterNetworkPolicy) else type(obj).__name__
     return f"{kind} {getattr(obj, 'key', obj.name)}"
+
+
+class Announcer:
+    """Says what is newly wrong with a source, and what is no longer; ``called`` goes first."""
+
+    def __init__(self, called: str = "") -> None:
+        self._called = called
+        self._said: set[str] = set()
+
+    def __call__(self, batch: Batch) -> None:
+        """All that holds now."""
+        lines = {f"{self._called}{line}": "" for line in batch.problems}
+        lines |= {f"{self._called}{line}": "warning: " for line in batch.warnings}
+        for line, kind in lines.items():
+            if line not in self._said:
+                say(f"{kind}{line}")
+        for line in sorted(self._said - set(lines)):
+            say(f"no longer so: {line}")
+        self._said = set(lines)
