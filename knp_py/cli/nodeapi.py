@@ -23,11 +23,13 @@ from knp_py.cli.nodewords import Announcer, say
 from knp_py.manifests.single import SingleReader
 from knp_py.model.changes import Change, ClusterObject, Verb
 from knp_py.model.objects import Node, Pod
+from knp_py.model.policy import NetworkPolicy
 
 _TOGETHER = 0.025  # seconds of events that are put in force at once
 # The same for pods of other nodes: each change costs a transaction and all that is remembered,
 # and in a large cluster some pod changes all the time. Whoever routes to a pod learns of it later.
 _ELSEWHERE = 0.2
+_AFTER_DEAF = 1.0  # seconds in which what was missed of namespaces comes, once they are heard
 _NEVER = float("inf")
 _SAY_FIRST = 2.0  # seconds until it says whom it waits for
 _SAY_AGAIN = 30.0  # and between two such lines
@@ -79,6 +81,9 @@ class Cluster:
             )
             for each in WATCHED
         ]
+        self._namespaces = next(f for f in self._followers if f.resource.kind == "Namespace")
+        self._deaf_until = 0.0
+        self._held_back: dict[str, Change] = {}  # deletions of NetworkPolicies, by their keys
         self._writer = write and write(self._mirrors, lambda: not self.waits_for())
 
     def fileno(self) -> int:
@@ -127,6 +132,7 @@ class Cluster:
             return self._batch(())
         # Policies last: who they select is known by then.
         changes = [change for mirror in self._mirrors.values() for change in mirror.take()]
+        changes = self._without_held_back(changes)
         own = self._own_node()
         if own is None and self._early is not None:
             changes.append(Change(Verb.DELETED, self._early))
@@ -207,6 +213,34 @@ class Cluster:
             if due < self._due:
                 self._due = due
                 self._timer.set(max(0.001, due - time.monotonic()))
+
+    def _without_held_back(self, changes: list[Change]) -> list[Change]:
+        """Deletions of NetworkPolicies wait for a moment at which namespaces are heard.
+
+        Each kind has a watch of its own. A namespace that is terminating keeps its policies
+        (semantics §1), and that it is must be known before they are seen to go.
+        """
+        now = time.monotonic()
+        if self._namespaces.progress.error:
+            self._deaf_until = now + _AFTER_DEAF
+        deaf = now < self._deaf_until
+        passing: list[Change] = []
+        for change in changes:
+            obj = change.obj
+            if isinstance(obj, NetworkPolicy):
+                self._held_back.pop(obj.key, None)
+                if deaf and change.verb is Verb.DELETED:
+                    self._held_back[obj.key] = change
+                    continue
+            passing.append(change)
+        if self._held_back and not deaf:
+            passing += self._held_back.values()
+            self._held_back.clear()
+        elif self._held_back:
+            with self._ringing:
+                self._due = now + _ELSEWHERE
+                self._timer.set(_ELSEWHERE)
+        return passing
 
     def _can_wait(self, obj: ClusterObject) -> bool:
         return isinstance(obj, Pod) and self._node is not None and obj.node != self._node

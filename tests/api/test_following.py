@@ -309,6 +309,32 @@ def test_a_crd_that_appears_later_and_goes(
             following.agrees(api)
 
 
+def test_policies_do_not_go_while_namespaces_are_not_heard(
+    api: ApiServer, following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The namespace may be terminating, and then they hold until its pods are gone."""
+    monkeypatch.setattr("knp_py.cli.nodeapi._AFTER_DEAF", 0.3)
+    api.wait_watches(6)
+    one, other = list(api.state("NetworkPolicy"))[:2]
+    document = api.get("NetworkPolicy", *other)
+    api.fail(503, 1000, path="/namespaces$", watch=True)
+    api.close_watches("namespaces")
+    eventually(lambda: following.resource("namespaces")["error"] != "", "it is seen")
+    for namespace, name in (one, other):
+        api.delete("NetworkPolicy", namespace, name)
+    time.sleep(0.5)
+    api.apply(document | {"metadata": {"namespace": other[0], "name": other[1]}})
+    time.sleep(0.5)
+    assert ("NetworkPolicy", *one) in following.world
+    api.terminate("Namespace", "", one[0])
+    api.no_more_failures()
+    following.agrees(api)
+    order = [(v, o.name) for batch in following.batches for v, o in batch]
+    terminating = max(n for n, (_, name) in enumerate(order) if name == one[0])
+    gone = max(n for n, (verb, name) in enumerate(order) if name == one[1])
+    assert terminating < gone
+
+
 def test_a_path_that_is_missing_for_a_moment_opens_nothing(
     api: ApiServer, following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
