@@ -208,7 +208,11 @@ class Cluster:
     def _ring(self) -> None:
         """By a follower's thread: something has changed. Waits for more to come with it."""
         urgent = any(mirror.urgent for mirror in self._mirrors.values())
-        due = time.monotonic() + (_TOGETHER if urgent else _ELSEWHERE)
+        self._ring_in(_TOGETHER if urgent else _ELSEWHERE)
+
+    def _ring_in(self, seconds: float) -> None:
+        """If nothing rings before that."""
+        due = time.monotonic() + seconds
         with self._ringing:
             if due < self._due:
                 self._due = due
@@ -237,9 +241,7 @@ class Cluster:
             passing += self._held_back.values()
             self._held_back.clear()
         elif self._held_back:
-            with self._ringing:
-                self._due = now + _ELSEWHERE
-                self._timer.set(_ELSEWHERE)
+            self._ring_in(_ELSEWHERE)
         return passing
 
     def _can_wait(self, obj: ClusterObject) -> bool:

@@ -35,10 +35,9 @@ def clean_up(instance: str, state_dir: str) -> str:
     was_there = rules.has_table()
     rules.remove(remove(table))
     if state_dir:
-        with suppress(FileNotFoundError):
-            os.unlink(f"{state_dir}/{table}.names")
-        with suppress(FileNotFoundError):
-            os.unlink(f"{state_dir}/{table}.node")
+        for kept in ("names", "node"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{state_dir}/{table}.{kept}")
     lock.close()
     if was_there:
         return f"removed the rules of the instance {instance}: the pods of this node are open now"
