@@ -6,10 +6,11 @@ from functools import partial
 
 from knp_py.engine.snapshot import EMPTY, Snapshot
 from knp_py.lab.attempts import Attempt as Try
-from knp_py.lab.attempts import Question, Seen, attempt
+from knp_py.lab.attempts import Question, attempt
 from knp_py.lab.namespaces import INTERNET, NODE
-from knp_py.lab.testimony import denies, is_nobodys, trial_of, unwatched_trial
-from knp_py.lab.verdictfeed import Ends, Found, VerdictFeed
+from knp_py.lab.patience import hear
+from knp_py.lab.testimony import is_nobodys, trial_of, unwatched_trial
+from knp_py.lab.verdictfeed import Ends, VerdictFeed
 from knp_py.model.decision import Decision, Verdict
 from knp_py.model.net import format_address
 from knp_py.model.objects import Pod
@@ -17,14 +18,6 @@ from knp_py.model.packet import Packet, Proto
 from knp_py.replay.directory import Answer, Directory, Place, UnanswerableError
 from knp_py.replay.judged import JudgedNetwork
 from knp_py.replay.shell import Asked, Call, Trial, unserved
-
-# Seconds.
-_LOOK = 0.02
-_PATIENCE = 5.0  # without an answer, and without a word in the log
-_DENIED = 0.25  # when the log says that this packet was dropped: in case it was not
-_REMEMBERED = 0.6  # when it said so of one like it, which the kernel may remember
-_LOG_OWN = 1.5  # for the log to have a word on what was answered, if it has none at all
-_LOG_ANY = 0.3  # if there is one already that holds, or need be none
 
 _Opened = Callable[[], Try]
 
@@ -116,19 +109,25 @@ class LiveNetwork:
         port = 0 if call.protocol == Proto.ICMP else call.port
         targets = [(each.address, each.port) for each in call.backends]
         targets = targets or [(call.place.address or 0, port)]
-        logged = self.feed is not None and not any(
+        feed = self.feed
+        logged = feed is not None and not any(
             is_nobodys(self._foresee(call, *target)) for target in targets
         )
         began = time.time_ns()
         with open_attempt() as tried:
             ends = Ends(call.protocol, call.source, tried.sport, targets, began)
-            seen, found = self._watch(tried, ends, logged=logged)
+            seen, found = hear(
+                tried.look,
+                None if feed is None else partial(feed.find, ends),
+                must_log=logged,
+                wordless=feed is not None and not feed.has_spoken,
+            )
             page = tried.page() if seen is not None and not seen.refused else None
         service = call.place.service
         if service is not None and not call.backends and seen is not None and seen.refused:
             reason = unserved(service, call.protocol, call.port)
             return Trial(Verdict.DENY, reason=reason), tried
-        if self.feed is None:
+        if feed is None:
             return unwatched_trial(seen), tried
         target = targets[0]
         for each in targets:
@@ -143,26 +142,3 @@ class LiveNetwork:
     def _foresee(self, call: Call, address: int, port: int) -> Decision:
         direct = call._replace(place=Place(address), port=port, backends=())
         return self._foresight.judge(direct).decision
-
-    def _watch(self, tried: Try, ends: Ends, *, logged: bool) -> tuple[Seen | None, Found | None]:
-        """What the socket sees, None for silence, and what the log says by then."""
-        feed, began = self.feed, time.monotonic()
-        while (seen := tried.look(_LOOK)) is None:
-            waited = time.monotonic() - began
-            found = None if feed is None else feed.find(ends)
-            patience = _PATIENCE
-            if found is not None and denies(found):
-                patience = _DENIED if found.own else _REMEMBERED
-            if waited >= patience:
-                return None, found
-        if feed is None:
-            return seen, None
-        began = time.monotonic()
-        while True:
-            found = feed.find(ends)
-            if found is not None and found.own:
-                return seen, found
-            patience = _LOG_ANY if found is not None or not logged else _LOG_OWN
-            if time.monotonic() - began >= patience:
-                return seen, found
-            time.sleep(_LOOK / 2)

@@ -45,12 +45,13 @@ class _Line(NamedTuple):
 
 
 class VerdictFeed:
-    """Follows a log from where it stands now."""
+    """Follows a log from where it stands now. ``has_spoken`` once it has had a verdict."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "rb")  # noqa: SIM115  open as long as we are
         self._file.seek(0, io.SEEK_END)
         self._rest = b""
+        self.has_spoken = False
         self._by_port: dict[tuple[str, str, int], _Line] = {}
         self._by_ends: dict[tuple[str, str, str, int], _Line] = {}
 
@@ -89,6 +90,7 @@ class VerdictFeed:
                 continue
             sport, dport = _port(record.src.port), _port(record.dst.port)
             entry = _Line(ns, record)
+            self.has_spoken = True
             if sport:
                 self._by_port[record.protocol, record.src.ip, sport] = entry
             self._by_ends[record.protocol, record.src.ip, record.dst.ip, dport] = entry
