@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from knp_py.errors import LabError
 from knp_py.lab.manifestdir import write_whole
 from knp_py.lab.namespaces import socket_inside, start_inside, with_resolv_conf
+from knp_py.lab.patience import Patience
 from knp_py.lab.processes import Process, end, process
 
 _PORT = 9080  # where the agent serves unless told otherwise
-_START = 20.0  # seconds to be ready, and for a change to be in force
+_START = 30.0  # seconds to be ready, and for a change to be in force
 _PAGE = 2.0  # seconds for one of its pages
 _TICK = 0.02
 _CLOCK_READ = 0.3  # seconds for it to look at its clock's file
@@ -127,10 +128,10 @@ class Enforcer:
     # -- asking ------------------------------------------------------------------------
 
     def _wait(self, done: Callable[[], bool], complaint: str) -> None:
-        until = time.monotonic() + _START
+        patience = Patience(time.monotonic, _PAGE)
         while not done():
             self.check()
-            if time.monotonic() > until:
+            if patience.spent() > _START:
                 said = self._get("/readyz")[1].decode("utf-8", "replace").strip()
                 reason = f": {said}" if said else ""
                 raise LabError(f"the agent {complaint} after {_START:g} s{reason}")

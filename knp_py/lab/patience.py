@@ -29,17 +29,21 @@ _OTHER = 0.3  # an answer, and the log has a word that fits, or need have none
 
 
 class Patience:
-    """Measures how long something was looked for, by ``now``."""
+    """Measures how long something was looked for, by ``now``.
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    ``stride`` is the most seconds that may be between two looks.
+    """
+
+    def __init__(self, now: Callable[[], float], stride: float = _STRIDE) -> None:
         self._now = now
+        self._stride = stride
         self._last = now()
         self._spent = 0.0
 
     def spent(self) -> float:
         """Seconds of looking until now."""
         now = self._now()
-        self._spent += min(now - self._last, _STRIDE)
+        self._spent += min(now - self._last, self._stride)
         self._last = now
         return self._spent
 

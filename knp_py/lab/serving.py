@@ -13,7 +13,7 @@ from knp_py.lab.nameserver import Names
 from knp_py.lab.namespaces import path_of, start_inside
 from knp_py.lab.servers import Spot, Task
 
-_START = 15.0  # seconds to start, and to do as told
+_START = 30.0  # seconds to start, and to do as told
 
 
 def start_servers(control: str, log: str, node: str) -> "subprocess.Popen[bytes]":

@@ -11,7 +11,7 @@ from helpers.apiserver_reads import gone
 from helpers.apiserver_store import Store, Watch, encode, line
 from helpers.apiserver_types import ApiError, Doc, Resource, too_old
 
-PATIENCE = 20.0  # seconds until something that should happen has not
+PATIENCE = 60.0  # seconds until something that should happen has not
 
 
 @dataclass

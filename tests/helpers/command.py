@@ -61,5 +61,5 @@ def start_knp(
 def run_knp(*argv: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Ended:
     """Run a process of its own to its end."""
     process = start_knp(*argv, env=env, stdin=subprocess.PIPE)
-    out, err = process.communicate(stdin, timeout=60)
+    out, err = process.communicate(stdin, timeout=180)
     return Ended(process.returncode, out.decode(), err.decode())

@@ -83,7 +83,9 @@ class Agent:
 
         def fetch() -> tuple[int, str]:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:9080{page}", timeout=5) as answer:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:9080{page}", timeout=PATIENCE
+                ) as answer:
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as error:
                 with error:
@@ -259,6 +261,11 @@ class NodeUnderTest:
         except OSError:
             return False
         return True
+
+    def judges(self, place: str, address: str, port: int, *, allowed: bool) -> bool:
+        """Whether connections are as they should be: what should pass has all the time."""
+        timeout = PATIENCE if allowed else 0.5
+        return self.connects(place, address, port, timeout=timeout) is allowed
 
     def ask(
         self, place: str, address: str, port: int, data: bytes, *, timeout: float = 0.5

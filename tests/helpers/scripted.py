@@ -27,7 +27,7 @@ from knp_py.model.changes import ClusterObject
 from knp_py.model.net import format_address, parse_cidr
 from knp_py.wire.packet import parse_ip
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 NODE, INTERNET = "10.95.0.1", "198.51.100.7"
 A, B, C = "10.95.1.11", "10.95.1.12", "10.95.1.13"
 A6, B6 = "fd95::11", "fd95::12"

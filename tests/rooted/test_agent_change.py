@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.nodes import NodeUnderTest, eventually, node_of, on_a_node
+from helpers.nodes import PATIENCE, NodeUnderTest, eventually, node_of, on_a_node
 from scapy.layers.inet import IP, UDP
 
 pytestmark = on_a_node
@@ -82,11 +82,11 @@ def test_a_race_of_changes_and_connections(node: NodeUnderTest) -> None:
                 tries = [node.connects("x/a", B, 80, timeout=0.03) for _ in range(5)]
                 assert tries == [False] * 5
             else:
-                assert node.connects("x/a", B, 80, timeout=5)
+                assert node.connects("x/a", B, 80, timeout=PATIENCE)
             time.sleep(dice.uniform(0, 0.02))
     over.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert agent.metric("knp_internal_errors_total") == 0
     assert agent.metric("knp_generation") == 51
 
@@ -99,13 +99,13 @@ def test_a_broken_file_keeps_the_last_good_policy(node: NodeUnderTest) -> None:
     assert "policy.json" in agent.status()["source"]["problems"][0]
     eventually(lambda: "kept as it was before" in agent.log, "the problem is said")
     node.in_force(agent, node.write("policy.json", policy("Accept")))
-    assert node.connects("x/a", B, 80, timeout=5)
+    assert node.connects("x/a", B, 80, timeout=PATIENCE)
     eventually(lambda: "no longer so" in agent.log, "its end is said")
 
 
 def test_established_goes_on_unless_strict(node: NodeUnderTest) -> None:
     agent = node.agent("--fail-closed")
-    stream = node.open("x/a", B, 80, timeout=5)
+    stream = node.open("x/a", B, 80, timeout=PATIENCE)
     node.in_force(agent, node.write("policy.json", policy("Deny")))
     assert not node.connects("x/a", B, 80)
     stream.sendall(b"on and on")
@@ -116,7 +116,7 @@ def test_established_goes_on_unless_strict(node: NodeUnderTest) -> None:
 @pytest.mark.parametrize("remember", ["on", "off"])
 def test_strict_cuts_what_is_not_allowed_any_more(node: NodeUnderTest, remember: str) -> None:
     agent = node.agent("--fail-closed", "--strict-mode", "--remember", remember)
-    stream = node.open("x/a", B, 80, timeout=5)
+    stream = node.open("x/a", B, 80, timeout=PATIENCE)
     for action in ("Accept", "Deny", "Accept"):
         node.in_force(agent, node.write("policy.json", policy(action, "switch")))
         stream.sendall(action.encode())
@@ -125,7 +125,7 @@ def test_strict_cuts_what_is_not_allowed_any_more(node: NodeUnderTest, remember:
             with pytest.raises(TimeoutError):
                 stream.recv(64)
         else:
-            stream.settimeout(20)
+            stream.settimeout(PATIENCE)
             heard = b""
             while not heard.endswith(b"Accept"):  # what was held up in between comes first
                 heard += stream.recv(64)
@@ -142,7 +142,7 @@ def test_strict_ends_a_download_of_a_silent_client(node: NodeUnderTest) -> None:
     listener.listen()
     agent = node.agent("--fail-closed", "--strict-mode")
     client = node.topology.socket("x/a", socket.AF_INET, socket.SOCK_STREAM)
-    client.settimeout(5)
+    client.settimeout(PATIENCE)
     client.connect((B, 90))
     server, _ = listener.accept()
     over = threading.Event()
@@ -170,11 +170,9 @@ def test_strict_ends_a_download_of_a_silent_client(node: NodeUnderTest) -> None:
             return True
         return False
 
-    end = time.monotonic() + 20
-    eventually(has_ended, "the download ends", seconds=30)
-    assert time.monotonic() < end
+    eventually(has_ended, "the download ends")
     over.set()
-    thread.join(5)
+    thread.join(PATIENCE)
     for sock in (client, server, listener):
         sock.close()
 
@@ -183,9 +181,9 @@ def test_strict_leaves_replies_and_the_other_end_alone(node: NodeUnderTest) -> N
     """What others open to the pod goes on: only its egress is denied."""
     node.serve_tcp("x/a", 81)
     agent = node.agent("--fail-closed", "--strict-mode")
-    stream = node.open("x/b", A, 81, timeout=5)
+    stream = node.open("x/b", A, 81, timeout=PATIENCE)
     node.in_force(agent, node.write("policy.json", policy("Deny")))
-    stream.settimeout(10)
+    stream.settimeout(PATIENCE)
     stream.sendall(b"still")
     assert stream.recv(64) == b"still"
     stream.close()
@@ -278,7 +276,7 @@ def test_an_address_that_is_not_its_own_takes_a_pod_nowhere(
 def test_dry_run_drops_nothing_and_says_all(node: NodeUnderTest) -> None:
     node.write("policy.json", policy("Deny"))
     agent = node.agent("--fail-closed", "--dry-run", "--log-verdicts", "all")
-    assert node.connects("x/a", B, 80, timeout=5)
+    assert node.connects("x/a", B, 80, timeout=PATIENCE)
     eventually(lambda: bool(agent.records()), "a record is written")
     record = agent.records()[0]
     assert (record["verdict"], record["enforced"]) == ("deny", False)
@@ -293,14 +291,14 @@ def test_shadow_policies_log_only_where_they_differ(node: NodeUnderTest, tmp_pat
     agent = node.agent(
         "--shadow-manifests", str(candidates), "--log-verdicts", "all", "--remember", "off"
     )
-    assert node.connects("x/a", B, 80, timeout=5)
+    assert node.connects("x/a", B, 80, timeout=PATIENCE)
     eventually(lambda: bool(agent.records()), "the difference is written")
     (record,) = agent.records()
     assert (record["verdict"], record["shadow"]["verdict"]) == ("allow", "deny")
     (candidates / "policy.json.part").write_text(policy("Accept"))
     (candidates / "policy.json.part").replace(candidates / "policy.json")
     time.sleep(0.5)
-    assert node.connects("x/a", B, 80, timeout=5)
+    assert node.connects("x/a", B, 80, timeout=PATIENCE)
     time.sleep(0.3)
     assert len(agent.records()) == 1
 
@@ -321,7 +319,7 @@ def test_a_pod_does_not_inherit_what_was_allowed_to_its_address(node: NodeUnderT
             except TimeoutError:
                 return False
 
-        assert answered()
+        eventually(answered, "it is answered")
         # Another pod, which policy allows nothing, at the same address.
         successor = CLUSTER.replace(
             "name: a, namespace: x, uid: one", "name: c, namespace: x, uid: c"

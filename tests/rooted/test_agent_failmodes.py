@@ -244,9 +244,9 @@ def test_closed_rules_stay_until_cleanup(node: NodeUnderTest) -> None:
     assert "its rules stay" in agent.log
     assert not node.connects("x/a", B, ALLOWED)
     # The node itself is not cut off, neither from the pods nor from anybody else.
-    assert node.connects("node", B, FORBIDDEN, timeout=5)
+    assert node.connects("node", B, FORBIDDEN, timeout=PATIENCE)
     assert "open now" in node.cleanup()
-    assert node.connects("x/a", B, FORBIDDEN, timeout=5)
+    assert node.connects("x/a", B, FORBIDDEN, timeout=PATIENCE)
     listed = node.run("node", "nft", "list", "ruleset").stdout
     assert "knp" not in listed.lower()
     assert "no rules" in node.cleanup()
@@ -256,7 +256,7 @@ def test_open_rules_go_with_it(node: NodeUnderTest) -> None:
     agent = warmed(node, "--fail-open")
     assert agent.stop() == 0
     assert "knp" not in node.run("node", "nft", "list", "ruleset").stdout.lower()
-    assert node.connects("x/a", B, FORBIDDEN, timeout=5)
+    assert node.connects("x/a", B, FORBIDDEN, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("mode", ["--fail-open", "--fail-closed"])
@@ -315,16 +315,16 @@ def checked(packet: bytes) -> bytes:
 def test_a_second_agent_is_refused_or_stays_out_of_the_way(node: NodeUnderTest) -> None:
     warmed(node, "--fail-closed")
     same = node.agent("--metrics-bind-address", "127.0.0.1:0", ready=False)
-    assert same.process.wait(20) == 3
+    assert same.process.wait(PATIENCE) == 3
     assert "an agent of the instance 'knp' is running here" in same.log
     # Where iptables queues, what one agent has queued never comes to the other's rules.
     options = ("--instance", "blue", "--metrics-bind-address", "127.0.0.1:9081")
     masks = ("--mark-mask", "0xf0000", "--generation-mask", "0xf00000", "--connmark-mask", "0xff")
     for more in ((), ("--nfqueue-id", "200", *masks)):
         refused = node.agent(*options, *more, ready=False)
-        assert refused.process.wait(20) == 3
+        assert refused.process.wait(PATIENCE) == 3
         assert "the table knp of another agent" in refused.log
-    assert node.connects("x/a", B, ALLOWED, timeout=5)
+    assert node.connects("x/a", B, ALLOWED, timeout=PATIENCE)
     assert not node.connects("x/a", B, FORBIDDEN)
 
 
@@ -345,4 +345,4 @@ def test_rules_that_somebody_changed_are_put_back(node: NodeUnderTest, damage: s
     eventually(lambda: "putting them back" in agent.log, "the change is noticed")
     for address in (B, B6):
         eventually(lambda: not node.connects("x/a", address, FORBIDDEN), "the rules are back")  # noqa: B023
-        assert node.connects("x/a", address, ALLOWED, timeout=5)
+        assert node.connects("x/a", address, ALLOWED, timeout=PATIENCE)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from dnslib import DNSRecord
-from helpers.nodes import NodeUnderTest, eventually, node_of, on_a_node
+from helpers.nodes import PATIENCE, NodeUnderTest, eventually, node_of, on_a_node
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import (
     ICMPv6EchoRequest,
@@ -166,7 +166,7 @@ def test_every_packet_gets_one_verdict(node: NodeUnderTest, options: tuple[str, 
     assert agent.metric("knp_unparsed_total") > 100
     # And judging goes on as before.
     assert agent.ready()
-    assert node.connects("x/a", B, 80, timeout=5)
+    assert node.connects("x/a", B, 80, timeout=PATIENCE)
     assert not node.connects("x/a", B, 81)
     records = agent.records()
     assert all(record["verdict"] in {"allow", "deny"} for record in records)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.nodes import Agent, NodeUnderTest, eventually, node_of, on_a_node
+from helpers.nodes import PATIENCE, Agent, NodeUnderTest, eventually, node_of, on_a_node
 
 pytestmark = on_a_node
 
@@ -72,8 +72,8 @@ def grep(agent: Agent, *argv: str) -> list[str]:
 
 def connections(node: NodeUnderTest, agent: Agent, finished: str) -> None:
     """Two that are allowed, the same pair; one that is denied. Waits until all are logged."""
-    assert node.connects("team-a/agent", B, 80)
-    assert node.connects("team-a/agent", B, 80)
+    assert node.connects("team-a/agent", B, 80, timeout=PATIENCE)
+    assert node.connects("team-a/agent", B, 80, timeout=PATIENCE)
     assert not node.connects("team-a/agent", OUTSIDE, 443, timeout=0.2)
 
     def all_there() -> bool:
@@ -167,7 +167,7 @@ metadata: {name: later}
 def test_workers_log_their_packets_whole(node: NodeUnderTest) -> None:
     agent = node.agent("--v=2", "--queues", "2")
     for number in range(1, 31):  # each pair of addresses has its worker
-        assert node.connects("team-a/agent", B, 80)
+        assert node.connects("team-a/agent", B, 80, timeout=PATIENCE)
         assert not node.connects("team-a/agent", f"203.0.113.{number}", 80, timeout=0.02)
     eventually(lambda: len(grep(agent, "Finished syncing packet")) >= 60, "all are logged")
     assert set(records(agent)) == EXPECTED

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from helpers.nodes import NodeUnderTest, eventually, node_of, on_a_node
+from helpers.nodes import PATIENCE, NodeUnderTest, eventually, node_of, on_a_node
 from rooted.test_agent_change import CLUSTER as CHANGING
 from rooted.test_agent_change import B, policy
 from rooted.test_agent_dns import CLUSTER as NAMED
@@ -44,13 +44,15 @@ def test_names_reach_every_worker_before_the_pod(node: NodeUnderTest) -> None:
 
     def visit(number: int) -> bool:
         address = resolve(node, "x/agent", f"h{number}.example.com")
-        return node.connects("x/agent", address, 443, timeout=0.9)
+        return node.connects("x/agent", address, 443, timeout=PATIENCE)
 
     with ThreadPoolExecutor(8) as threads:
         visits = list(threads.map(visit, range(300)))
     assert [number for number, passed in enumerate(visits) if not passed] == []
     assert agent.metric("knp_internal_errors_total") == 0
     records = agent.records()
+    # A first packet that was denied would pass at its second try: none was.
+    assert {record["verdict"] for record in records} == {"allow"}
     assert len({record["id"] for record in records}) == len(records) >= 301
     assert agent.metric("knp_verdict_seconds_count") == agent.metric("knp_packets_total")
     assert agent.stop() == 0
@@ -63,14 +65,14 @@ def test_a_change_reaches_every_worker(tmp_path: Path) -> None:
         agent = node.agent("--fail-closed", "--queues", "2", "--remember", "off")
         for action in ("Deny", "Accept", "Deny"):
             node.in_force(agent, node.write("policy.json", policy(action)))
-            tries = [node.connects("x/a", B, 80, timeout=0.3) for _ in range(8)]
-            assert set(tries) == {action == "Accept"}
+            for _ in range(8):
+                assert node.judges("x/a", B, 80, allowed=action == "Accept")
 
 
 def test_a_worker_that_dies_ends_the_agent(node: NodeUnderTest) -> None:
     agent = node.agent("--fail-closed", "--queues", "2")
     os.kill(workers_of(agent.process.pid)[0], signal.SIGKILL)
-    assert agent.process.wait(20) == 1
+    assert agent.process.wait(PATIENCE) == 1
     assert "the process at the other end has ended" in agent.log
     assert not node.connects("x/agent", "192.0.2.9", 443)
 
@@ -87,7 +89,7 @@ def test_a_worker_that_hangs_ends_the_agent(tmp_path: Path, changed: bool) -> No
         if changed:
             node.write("policy.json", policy("Deny"))
         assert agent.metric("knp_packets_total") >= before  # its figures count on
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 9
         assert agent.get("/healthz")[0] == 200
         assert agent.process.wait(50 if changed else 20) == 1
         assert f"(process {worker}): it has not answered for" in agent.log
@@ -104,7 +106,7 @@ def test_a_worker_that_hung_for_a_moment_goes_on(node: NodeUnderTest) -> None:
     os.kill(worker, signal.SIGCONT)
     for number in range(8):
         address = resolve(node, "x/agent", f"h{number}.example.com")
-        assert node.connects("x/agent", address, 443)
+        assert node.connects("x/agent", address, 443, timeout=PATIENCE)
     assert agent.metric("knp_verdict_seconds_count") == agent.metric("knp_packets_total")
     assert agent.stop() == 0
 

@@ -20,7 +20,7 @@ pytestmark = needs("nft", "iptables-nft")
 
 NUMBER = 7
 PORT = 4000
-PATIENCE = 20.0
+PATIENCE = 60.0
 LO = "127.0.0.1"
 ANSWERED, ASKED, OTHERS = 0x40, 0x8, 0xC000
 COUNTERS = """\

@@ -22,7 +22,7 @@ from knp_py.adapters.kernelqueue import KernelQueue
 pytestmark = needs("nft", "iptables-nft", "ip6tables-nft")
 
 MARKS = Marks()
-PATIENCE = 20.0
+PATIENCE = 60.0
 NOTHING_THERE = "a probe packet came back without going through the queue: no rules?"
 
 
