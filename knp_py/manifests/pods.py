@@ -93,8 +93,10 @@ def read_pod(doc: PodDoc, who: Identity, report: Report, sharing: Sharing) -> Po
             f"found {quote(phase)}, expected {one_of(_PHASES)}{did_you_mean(phase, _PHASES)}",
         )
     namespace = text(who.namespace)
+    key = f"{namespace}/{who.name}"
     return Pod(
-        uid=meta.uid or f"{namespace}/{who.name}",
+        # A manifest that was copied and renamed has the UID of the first one still.
+        uid=f"{meta.uid}/{key}" if meta.uid else key,
         namespace=namespace,
         name=who.name,
         labels=sharing.labels(report, "metadata.labels", meta.labels),

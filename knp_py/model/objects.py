@@ -31,7 +31,7 @@ class ContainerPort(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """A pod. ``uid`` is its identity (semantics §1); a manifest without one gets a made-up one.
+    """A pod. ``uid`` is its identity (semantics §1): its UID, if it has one, and its name.
 
     ``ips`` are address integers. ``dns_policy`` is as in the spec after defaulting
     (``ClusterFirst``); ``nameservers`` are ``dnsConfig.nameservers``. ``made_up`` says

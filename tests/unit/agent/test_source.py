@@ -337,7 +337,7 @@ def test_a_pod_that_comes_back_as_another_goes_first() -> None:
     assert (gone.verb, come.verb) == (Verb.DELETED, Verb.APPLIED)
     assert isinstance(gone.obj, Pod)
     assert isinstance(come.obj, Pod)
-    assert (gone.obj.uid, come.obj.uid) == ("u1", "u2")
+    assert (gone.obj.uid, come.obj.uid) == ("u1/a/p", "u2/a/p")
 
 
 def test_what_follows_from_other_files_comes_and_goes_with_them() -> None:

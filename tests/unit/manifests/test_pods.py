@@ -3,6 +3,8 @@
 import pytest
 from helpers.manifests import clean, lines, load_raw, load_values, pods
 
+from knp_py.engine.state import ClusterState
+from knp_py.model.changes import Change, Verb
 from knp_py.model.net import parse_address
 from knp_py.model.objects import ContainerPort, Pod
 
@@ -47,7 +49,26 @@ def addresses(*texts: str) -> tuple[int, ...]:
 def test_identity() -> None:
     assert pod().uid == "x/p"
     found = pod(metadata={"name": "p", "uid": "u-1", "creationTimestamp": "2026-11-29T10:00:00Z"})
-    assert (found.uid, found.key, found.created) == ("u-1", "default/p", "2026-11-29T10:00:00Z")
+    assert (found.uid, found.key, found.created) == (
+        "u-1/default/p",
+        "default/p",
+        "2026-11-29T10:00:00Z",
+    )
+
+
+def test_a_copy_under_another_name_is_another_pod() -> None:
+    """With the UID of the first one, as who copied it left it; neither may push the other out."""
+    shared = {"namespace": "x", "uid": "u-1"}
+    documents = [
+        document(metadata={"name": name, **shared}, status={"phase": "Running", "podIP": ip})
+        for name, ip in (("p", "10.0.0.1"), ("copy", "10.0.0.2"))
+    ]
+    for order in (documents, documents[::-1]):
+        state = ClusterState()
+        state.apply_all(Change(Verb.APPLIED, each) for each in clean(load_values(*order)).objects)
+        snapshot = state.snapshot()
+        found = [snapshot.pod_at(parse_address(ip)) for ip in ("10.0.0.1", "10.0.0.2")]
+        assert [each and each.name for each in found] == ["p", "copy"]
 
 
 def test_addresses() -> None:

@@ -40,7 +40,7 @@ def test_an_item_of_a_list_need_not_say_its_kind() -> None:
     assert (single.uid, single.version, single.problems) == ("u1", "7", ())
     assert isinstance(single.found, Pod)
     assert single.found.ips == (parse_address("10.1.0.5"),)
-    assert single.found.uid == "u1"
+    assert single.found.uid == "u1/x/a"
 
 
 def test_a_pod_without_an_address_gets_none() -> None:
