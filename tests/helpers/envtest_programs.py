@@ -135,7 +135,7 @@ class Programs:
         shutil.copytree(copy, self._data)
 
     def _ask_etcd(self, method: str, path: str, body: object = None) -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", self._etcd, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self._etcd, timeout=60)
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
             answer = connection.getresponse()

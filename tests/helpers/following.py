@@ -103,7 +103,7 @@ class Following:
         details: Any = self.cluster.details()
         return details["resources"][plural]
 
-    def agrees(self, api: Server, *, seconds: float = 20.0) -> None:
+    def agrees(self, api: Server, *, seconds: float = 60.0) -> None:
         """Wait until it has what a fresh list would give."""
         begun = time.monotonic()
         while True:

@@ -33,7 +33,7 @@ class Client:
     def __init__(self, api: Server, token: str = TOKEN, **tls: Any) -> None:
         tls = tls or trusting(api)
         kind = http.client.HTTPSConnection if tls else http.client.HTTPConnection
-        self.connection = kind("127.0.0.1", api.port, timeout=10, **tls)
+        self.connection = kind("127.0.0.1", api.port, timeout=60, **tls)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def ask(

@@ -130,13 +130,13 @@ def served(
             yield made
         finally:
             made.process.terminate()
-            made.process.wait(timeout=10)
+            made.process.wait(timeout=60)
         assert Path(made.log).read_text() == ""
 
 
 def _fetch(address: str, port: int) -> str:
     try:
-        with socket.create_connection((address, port), timeout=3) as sock:
+        with socket.create_connection((address, port), timeout=60) as sock:
             sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
             data = b""
             while chunk := sock.recv(4096):

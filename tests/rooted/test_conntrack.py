@@ -65,7 +65,7 @@ def connect_all(stack: ExitStack) -> None:
     """One connection of every kind."""
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         server = stack.enter_context(socket.create_server((host, 4000), family=family))
-        client = stack.enter_context(socket.create_connection((host, 4000), timeout=20))
+        client = stack.enter_context(socket.create_connection((host, 4000), timeout=60))
         stack.enter_context(server.accept()[0])
         client.sendall(b"x")
         udp = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
@@ -99,7 +99,7 @@ def test_our_bits_go_and_no_other() -> None:
 def test_a_connection_goes_on_whose_mark_is_cleared() -> None:
     with (
         socket.create_server(("127.0.0.1", 4000)) as server,
-        socket.create_connection(("127.0.0.1", 4000), timeout=20) as client,
+        socket.create_connection(("127.0.0.1", 4000), timeout=60) as client,
     ):
         peer, _ = server.accept()
         with peer:

@@ -326,7 +326,7 @@ def test_a_topology_by_itself() -> None:
         with PingAttempt(topology.places["t/a"], address(A6), address(B6), 0) as ping:
             assert ping.look(3) == Seen()
         process = topology.start("t/b", [sys.executable, "-c", "print('here')"])
-        assert process.communicate(timeout=10)[0] == b"here\n"
+        assert process.communicate(timeout=60)[0] == b"here\n"
         with pytest.raises(LabError, match="there is no network namespace"):
             topology.socket("t/nosuch", socket.AF_INET, socket.SOCK_STREAM)
         again = Topology(topology.lab, topology.plan)

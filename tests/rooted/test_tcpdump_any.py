@@ -77,7 +77,7 @@ CLIENT = """
 import socket, time
 from dnslib import DNSRecord
 def connect():
-    with socket.create_connection(("10.231.2.2", 8080), timeout=5) as sock:
+    with socket.create_connection(("10.231.2.2", 8080), timeout=60) as sock:
         sock.sendall(b"hello")
         assert sock.recv(64) == b"hello"
 connect()
@@ -101,7 +101,7 @@ class Node:
         self.spaces: list[str] = []
 
     def run(self, *argv: str) -> None:
-        subprocess.run(argv, check=True, capture_output=True, timeout=30)
+        subprocess.run(argv, check=True, capture_output=True, timeout=60)
 
     def space(self, pod: str) -> str:
         return f"{self.name}-{pod}"
@@ -142,7 +142,7 @@ class Node:
     def down(self) -> None:
         for process in self.processes:
             process.terminate()
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)
         for space in self.spaces:
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
 
@@ -167,11 +167,11 @@ def test_a_capture_of_every_interface_is_judged_truly(node: Node, tmp_path: Path
     while b"listening on" not in (line := dump.stderr.readline()):
         assert line, "tcpdump ended"
     client = node.start(node.space("web"), sys.executable, "-c", CLIENT)
-    _, errors = client.communicate(timeout=30)
+    _, errors = client.communicate(timeout=60)
     assert client.returncode == 0, errors
     time.sleep(1.5)  # the kernel hands a block over when it is full or a second old
     dump.terminate()
-    dump.wait(timeout=10)
+    dump.wait(timeout=60)
 
     ended = knp("replay", str(capture), "-m", str(manifests), "-o", "jsonl")
     assert ended.code == 0, ended.err

@@ -65,7 +65,7 @@ def get(server: HttpServer, path: str, method: str = "GET") -> tuple[int, str, s
     """Status, content type, body."""
     request = Request(f"http://{server.address}{path}", method=method)
     try:
-        with DIRECT.open(request, timeout=10) as answer:
+        with DIRECT.open(request, timeout=60) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
     except HTTPError as error:
         with error:
@@ -74,7 +74,7 @@ def get(server: HttpServer, path: str, method: str = "GET") -> tuple[int, str, s
 
 def said(server: HttpServer, data: bytes) -> bytes:
     """What a client gets that sends just this."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(data)
         return client.makefile("rb").read()
 
@@ -174,7 +174,7 @@ def test_who_says_too_little_is_hung_up_on(agent: Agent, monkeypatch: pytest.Mon
     monkeypatch.setattr(http, "DEADLINE", 0.2)
     with (
         serving(agent) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as client,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as client,
     ):
         client.sendall(b"GET /healthz HTTP/1.1\r\n")
         ended = False
@@ -222,7 +222,7 @@ def test_it_can_be_stopped_before_it_is_started(agent: Agent) -> None:
 
 def test_stopping_hangs_up(agent: Agent) -> None:
     with serving(agent) as server:
-        client = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
         get(server, "/healthz")  # by then it has been accepted
     with client:
         assert client.recv(1) == b""
@@ -233,7 +233,7 @@ def test_both_families(agent: Agent) -> None:
     with serving(agent, ":0") as server:
         assert server.address == f"[::]:{server.port}"
         for host in ("127.0.0.1", "::1"):
-            with socket.create_connection((host, server.port), timeout=10) as client:
+            with socket.create_connection((host, server.port), timeout=60) as client:
                 client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
                 assert b" 200 OK\r\n" in client.makefile("rb").read()
     with serving(agent, "[::1]:0") as server:

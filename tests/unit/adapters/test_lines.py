@@ -75,12 +75,12 @@ class Follower:
             self.lines.put(line)
 
     def next(self) -> bytes:
-        return self.lines.get(timeout=20)
+        return self.lines.get(timeout=60)
 
     def stop(self, path: Path) -> None:
         with path.open("ab") as file:
             file.write(b"\nstop\n")
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=60)
         assert not self._thread.is_alive()
 
 
