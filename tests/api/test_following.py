@@ -346,6 +346,32 @@ def test_a_path_that_is_missing_for_a_moment_opens_nothing(
     following.agrees(api)
 
 
+@pytest.mark.parametrize("readyz", [500, 403])
+def test_a_server_that_starts_does_not_know_its_own_resources_yet(
+    api: ApiServer, tmp_path: Path, readyz: int
+) -> None:
+    """It answers 404 for what its CRDs define until it has read them; only /readyz tells."""
+    api.fail(404, 10_000, path="clusternetworkpolicies")
+    api.fail(readyz, 10_000, path="/readyz")
+    with followed(enter(api, tmp_path)) as following:
+        if readyz == 403:  # whoever may not ask believes it
+            eventually(lambda: following.synced, "nothing more is waited for")
+            assert following.resource("clusternetworkpolicies")["absent"]
+            return
+        eventually(
+            lambda: following.cluster.waits_for() == "clusternetworkpolicies",
+            "the others are there",
+        )
+        eventually(
+            lambda: "is not ready" in following.resource("clusternetworkpolicies")["error"],
+            "it says what it waits for",
+        )
+        assert not following.resource("clusternetworkpolicies")["absent"]
+        assert following.cluster.waits_for()
+        api.no_more_failures()
+        following.agrees(api)
+
+
 def test_an_event_that_is_too_long_is_gone_around(
     api: ApiServer, following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:

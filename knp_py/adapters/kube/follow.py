@@ -30,6 +30,7 @@ _FORBIDDEN_FOR = 60.0  # seconds between two looks for what is forbidden and not
 _NOT_FOUND = 404
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
+_BROKEN = 500
 # After these the same watch can go on. After every other, 410 (the history between is lost) and
 # 504 (the server's numbers are lower than ours: it was restored) among them, it cannot.
 _PASSING = frozenset((401, 403, 429, 500, 502, 503))
@@ -187,8 +188,13 @@ class Follower:
 
     def _absent(self) -> float:
         """The server does not know the resource: no object of it is there, or not any more."""
-        progress, now = self.progress, time.monotonic()
+        progress = self.progress
         progress.version = ""
+        if not progress.absent and not self._server_is_ready():
+            # It does not know yet what its CRDs define.
+            which = f"{self._client.server} has no {self.resource.plural}"
+            return self._failed(f"{which}, but is not ready")
+        now = time.monotonic()
         progress.heard = now
         self._absent_since = self._absent_since or now
         if not progress.absent and (
@@ -202,6 +208,16 @@ class Follower:
             return _ABSENT / 10  # a server that is starting, or a proxy before it, may err once
         self._well()
         return _ABSENT * (0.5 + random.random())  # noqa: S311  spreads load, nothing secret
+
+    def _server_is_ready(self) -> bool:
+        """Whether it says so, or must not be asked."""
+        try:
+            self._client.get("/readyz")
+        except ApiError as error:
+            return error.status < _BROKEN
+        except UnreachableError:
+            return False
+        return True
 
     def _do_without(self, error: ApiError) -> float:
         """It is forbidden, and nothing waits for it."""
