@@ -1,0 +1,175 @@
+"""The image, built as its Dockerfile says by buildah: no engine, no registry, one directory.
+
+What the Dockerfile begins with is made here: a Debian of the same release, by debootstrap, with
+what the official image does about apt's caches and with this machine's way to PyPI. Programs that
+mount things do it in a namespace of their own, which takes everything along that they start.
+"""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from helpers.kustomized import DAEMONSET, ROOT
+
+MIRROR = "http://deb.debian.org/debian"
+BASE = "localhost/knp-base"
+MINUTES = 60.0
+
+# As in the official image: what apt keeps is of no use in an image, and is 100 MB of it.
+_APT = """\
+Binary::apt::APT::Keep-Downloaded-Packages "false";
+APT::Keep-Downloaded-Packages "false";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+Acquire::Languages "none";
+"""
+_TO_PYPI = ("cert", "default-timeout", "index-url", "proxy", "timeout", "trusted-host")
+
+# One process namespace: whoever is first in it takes everybody along. What buildah remembers of
+# pulls is in /var/lib, whatever storage it is given.
+_APART = (
+    *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"),
+    *("--mount-proc", "sh", "-c", 'mount -t tmpfs tmpfs /var/lib && "$@"', "sh"),
+)
+
+
+class CannotBuildError(Exception):
+    """This machine lacks what it takes, whatever the Dockerfile says."""
+
+
+class Image(NamedTuple):
+    """Its files, and what it says about running them."""
+
+    files: Path
+    config: dict[str, Any]
+
+
+def release() -> str:
+    """Of which Debian the Dockerfile's base is."""
+    found = re.search(
+        r"^ARG BASE=debian:([a-z]+)-", (DAEMONSET / "Dockerfile").read_text(), re.MULTILINE
+    )
+    assert found is not None
+    return found[1]
+
+
+def debian(path: Path) -> None:
+    """Make a Debian in a directory that an image can begin with. Raises ``CannotBuildError``."""
+    _only_if(_apart("chroot", "/", "true"), "nothing can be mounted or changed root into here")
+    options = _pip_options()
+    with_options = [f"--{name}={value}" for name, value in options.items()]
+    pinned = (DAEMONSET / "requirements.txt").read_text().splitlines()[-1]
+    pip = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check"]
+    get = ("download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(path.parent))
+    _only_if(_run([*pip, *get, *with_options, pinned]), "PyPI cannot be reached")
+    done = _apart("debootstrap", "--variant=minbase", release(), str(path), MIRROR)
+    _only_if(done, f"debootstrap cannot make a Debian from {MIRROR}")
+    (path / "etc/resolv.conf").unlink(missing_ok=True)  # this machine's
+    (path / "etc/apt/apt.conf.d/image").write_text(_APT)
+    (path / "etc/dpkg/dpkg.cfg.d/image").write_text("force-unsafe-io\n")
+    if "cert" in options:
+        shutil.copy(options["cert"], path / "etc/pip.crt")
+        options["cert"] = "/etc/pip.crt"
+    lines = [f"{name} = {value}\n" for name, value in options.items()]
+    (path / "etc/pip.conf").write_text("".join(["[global]\n", *lines]))
+
+
+def build(path: Path, base: Path) -> Image:
+    """Build ``daemonset/Dockerfile`` upon a directory's files. ``AssertionError`` if it fails."""
+    buildah = _Buildah(path)
+    container = buildah("from", "scratch")
+    buildah("add", "--quiet", container, str(base), "/")
+    buildah("commit", "--quiet", container, BASE)
+    buildah("rm", container)
+    files = path / "files"
+    files.mkdir(mode=0o755)  # made by buildah it would be root's alone, as no root of an image is
+    buildah(
+        *(
+            "bud",
+            "--jobs",
+            "2",
+            "--network",
+            "host",
+            "--pull=never",
+            "--build-arg",
+            f"BASE={BASE}",
+        ),
+        *("--file", str(DAEMONSET / "Dockerfile")),
+        *("--ignorefile", str(DAEMONSET / "Dockerfile.dockerignore")),
+        *("--tag", "knp:test", "--output", f"type=local,dest={files}", str(ROOT)),
+    )
+    said = json.loads(buildah("inspect", "--type", "image", "knp:test"))
+    return Image(files, said["OCIv1"]["config"])
+
+
+class _Buildah:
+    """With a storage of its own."""
+
+    def __init__(self, path: Path) -> None:
+        temporary = path / "tmp"
+        temporary.mkdir(parents=True)
+        configuration = path / "containers.conf"
+        configuration.write_text(f'[network]\nnetwork_config_dir = "{path}/networks"\n')
+        self._environment = {
+            **os.environ,
+            "BUILDAH_ISOLATION": "chroot",
+            "CONTAINERS_CONF": str(configuration),
+            "TMPDIR": str(temporary),
+        }
+        self._command = ["buildah", "--root", f"{path}/root", "--runroot", f"{path}/runroot"]
+        overlay = self._run("--storage-driver", "overlay", "info")
+        driver = "vfs" if overlay.returncode else "overlay"  # a file system may not bear the one
+        self._command += ["--storage-driver", driver]
+
+    def _run(self, *argv: str) -> "subprocess.CompletedProcess[str]":
+        return _apart(*self._command, *argv, environment=self._environment)
+
+    def __call__(self, *argv: str) -> str:
+        done = self._run(*argv)
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-60:])
+        assert done.returncode == 0, f"buildah {' '.join(argv)}:\n{said}"
+        return done.stdout.strip()
+
+
+def _pip_options() -> dict[str, str]:
+    """By which way pip goes to PyPI here, be it said by a file or by the environment."""
+    done = _run([sys.executable, "-m", "pip", "config", "list"])
+    found = {}
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition("=")
+        name = key.rpartition(".")[2]
+        if name in _TO_PYPI:
+            found[name] = str(ast.literal_eval(value))
+    return found
+
+
+def _apart(
+    *argv: str, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    return _run([*_APART, *argv], environment)
+
+
+def _run(
+    argv: list[str], environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        argv,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20 * MINUTES,
+        check=False,
+    )
+
+
+def _only_if(done: "subprocess.CompletedProcess[str]", otherwise: str) -> None:
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise CannotBuildError(f"{otherwise}: {''.join(said)}")
