@@ -40,7 +40,7 @@ _APART = (
 
 
 class CannotBuildError(Exception):
-    """This machine lacks what it takes, whatever the Dockerfile says."""
+    """It lacks here what it takes, whatever the Dockerfile says."""
 
 
 class Image(NamedTuple):
@@ -63,11 +63,7 @@ def debian(path: Path) -> None:
     """Make a Debian in a directory that an image can begin with. Raises ``CannotBuildError``."""
     _only_if(_apart("chroot", "/", "true"), "nothing can be mounted or changed root into here")
     options = _pip_options()
-    with_options = [f"--{name}={value}" for name, value in options.items()]
-    pinned = (DAEMONSET / "requirements.txt").read_text().splitlines()[-1]
-    pip = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check"]
-    get = ("download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(path.parent))
-    _only_if(_run([*pip, *get, *with_options, pinned]), "PyPI cannot be reached")
+    _only_if(_from_pypi("setuptools", path.parent, options), "PyPI cannot be reached")
     done = _apart("debootstrap", "--variant=minbase", release(), str(path), MIRROR)
     _only_if(done, f"debootstrap cannot make a Debian from {MIRROR}")
     (path / "etc/resolv.conf").unlink(missing_ok=True)  # this machine's
@@ -149,6 +145,13 @@ def _pip_options() -> dict[str, str]:
     return found
 
 
+def _from_pypi(name: str, to: Path, options: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """A package, by these options and nothing else that is set here."""
+    command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check"]
+    command += ["download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(to)]
+    return _run([*command, *(f"--{key}={value}" for key, value in options.items()), name])
+
+
 def _apart(
     *argv: str, environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
@@ -158,15 +161,19 @@ def _apart(
 def _run(
     argv: list[str], environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        argv,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=20 * MINUTES,
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=20 * MINUTES,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        said = "".join(each.decode() for each in (late.stdout, late.stderr) if each)
+        return subprocess.CompletedProcess(argv, -1, said, f"{late}\n")
 
 
 def _only_if(done: "subprocess.CompletedProcess[str]", otherwise: str) -> None:

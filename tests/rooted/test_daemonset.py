@@ -1,8 +1,9 @@
 """The image's way into the agent, under exactly what the DaemonSet gives it, on a node.
 
 User, capabilities, no way to more, a root that cannot be written to, its own process namespace:
-all read from the manifest. What is not here is a container engine. Policies come from a directory,
-or from an API server which gives the pod's account what the RBAC manifests do.
+all read from the manifest. What runs is this checkout, no image: ``test_image.py`` builds that one
+and runs it. Policies come from a directory, or from an API server which gives the pod's account
+what the RBAC manifests do.
 """
 
 import os

@@ -16,12 +16,12 @@ from helpers.imagebuild import CannotBuildError, Image, build, debian
 from helpers.imagerun import SECCOMP, RunAgent, Runtime, container_config
 from helpers.kustomized import (
     DAEMONSET,
+    KUBECTL,
     ROOT,
     Document,
     built,
     containers,
     documents,
-    needs_kubectl,
     one,
     pod_spec,
 )
@@ -39,6 +39,7 @@ pytestmark = [
     pytest.mark.skipif(not SECCOMP.exists(), reason=f"needs {SECCOMP}, which buildah comes with"),
 ]
 
+BASE = DAEMONSET / "base"
 NET_ADMIN = 1 << 12
 MEGABYTES = 1_000_000
 
@@ -132,8 +133,8 @@ def test_it_holds_what_it_runs_and_nothing_to_build_or_install_with(image: Image
     assert {"knp", "nft", "iptables-nft", "ip6tables-nft-restore", "python3", "sh"} <= programs
     installers = ("gcc", "cc", "g++", "cpp", "as", "ld", "make", "pip", "pip3", "easy_install")
     assert not programs & set(installers)
-    packages = [*(image.files / "usr/lib").glob("python3*"), image.files / "opt/knp"]
-    found = [path for package in packages for path in package.rglob("pip*")]
+    places = [*(image.files / "usr/lib").glob("python3*"), image.files / "opt/knp"]
+    found = [path for place in places for path in place.rglob("pip*")]
     assert not [path for path in found if path.name == "pip" or path.suffix == ".whl"]
     assert not (image.files / "src").exists()
     assert not list((image.files / "var/lib/apt/lists").iterdir())
@@ -163,15 +164,25 @@ def test_scenarios_are_tested_as_nobody(nobody: Nobody) -> None:
     assert "quickstart" in said
 
 
-@needs_kubectl
+def fail_closed() -> list[Document]:
+    """The overlay as kustomize builds it; where there is none, what it does, done to the base."""
+    if KUBECTL is not None:
+        return built("overlays/fail-closed")
+    found = [each for name in ("rbac", "daemonset") for each in documents(BASE / f"{name}.yaml")]
+    [container] = containers(spec_of(one(found, "DaemonSet")))
+    assert container["args"][0] == "--fail-open"
+    container["args"][0] = "--fail-closed"
+    return found
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_the_daemonset_s_container_enforces_and_leaves_a_closed_node_closed(
     image: Image, runtime: Runtime, tmp_path: Path
 ) -> None:
-    """Every word that it is run with is the overlay's, as kustomize builds it."""
+    """Every word that it is run with is the manifests'; ``cleanup`` opens the node again."""
     plain = runtime.plain()
     volumes = {"state": tmp_path / "state"}
-    found = built("overlays/fail-closed")
+    found = fail_closed()
     spec = spec_of(one(found, "DaemonSet"))
     [container] = containers(spec)
     with worker(tmp_path) as node:
@@ -208,7 +219,8 @@ def test_the_daemonset_s_container_enforces_and_leaves_a_closed_node_closed(
         for port in (80, 82):  # nobody is there to judge it
             assert node.judges("a/client", "10.244.1.3", port, allowed=False)
 
-        spec = spec_of(one(built("overlays/cleanup"), "DaemonSet"))
+        [document] = documents(DAEMONSET / "overlays/cleanup/daemonset.yaml")
+        spec = spec_of(document)
         container = containers(spec)[0]
         config = container_config(
             plain, image, spec, container, volumes=volumes, node=node, node_name=NAME
