@@ -59,49 +59,55 @@ def release() -> str:
     return found[1]
 
 
-def debian(path: Path) -> None:
-    """Make a Debian in a directory that an image can begin with. Raises ``CannotBuildError``."""
-    _only_if(_apart("chroot", "/", "true"), "nothing can be mounted or changed root into here")
-    options = _pip_options()
-    _only_if(_from_pypi("setuptools", path.parent, options), "PyPI cannot be reached")
-    done = _apart("debootstrap", "--variant=minbase", release(), str(path), MIRROR)
-    _only_if(done, f"debootstrap cannot make a Debian from {MIRROR}")
-    (path / "etc/resolv.conf").unlink(missing_ok=True)  # this machine's
-    (path / "etc/apt/apt.conf.d/image").write_text(_APT)
-    (path / "etc/dpkg/dpkg.cfg.d/image").write_text("force-unsafe-io\n")
-    if "cert" in options:
-        shutil.copy(options["cert"], path / "etc/pip.crt")
-        options["cert"] = "/etc/pip.crt"
-    lines = [f"{name} = {value}\n" for name, value in options.items()]
-    (path / "etc/pip.conf").write_text("".join(["[global]\n", *lines]))
+class Builder:
+    """What the image is built with and upon. Raises ``CannotBuildError``."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.base = path / "base"
+        mounts = _apart("chroot", "/", "true")
+        _only_if(mounts, "nothing can be mounted or changed root into here")
+        self._make_debian()
+        self._buildah = _Buildah(path)
+        container = self._prepare("from", "scratch")
+        self._prepare("add", "--quiet", container, str(self.base), "/")
+        self._prepare("commit", "--quiet", container, BASE)
+        self._prepare("rm", container)
 
-def build(path: Path, base: Path) -> Image:
-    """Build ``daemonset/Dockerfile`` upon a directory's files. ``AssertionError`` if it fails."""
-    buildah = _Buildah(path)
-    container = buildah("from", "scratch")
-    buildah("add", "--quiet", container, str(base), "/")
-    buildah("commit", "--quiet", container, BASE)
-    buildah("rm", container)
-    files = path / "files"
-    files.mkdir(mode=0o755)  # made by buildah it would be root's alone, as no root of an image is
-    buildah(
-        *(
-            "bud",
-            "--jobs",
-            "2",
-            "--network",
-            "host",
-            "--pull=never",
-            "--build-arg",
-            f"BASE={BASE}",
-        ),
-        *("--file", str(DAEMONSET / "Dockerfile")),
-        *("--ignorefile", str(DAEMONSET / "Dockerfile.dockerignore")),
-        *("--tag", "knp:test", "--output", f"type=local,dest={files}", str(ROOT)),
-    )
-    said = json.loads(buildah("inspect", "--type", "image", "knp:test"))
-    return Image(files, said["OCIv1"]["config"])
+    def build(self) -> Image:
+        """Build ``daemonset/Dockerfile``. ``AssertionError`` if that fails."""
+        files = self._path / "files"
+        files.mkdir(mode=0o755)  # buildah would make it root's alone, as no root of an image is
+        done = self._buildah.run(
+            *("bud", "--jobs", "2", "--network", "host"),
+            *("--pull=never", "--build-arg", f"BASE={BASE}"),
+            *("--file", str(DAEMONSET / "Dockerfile")),
+            *("--ignorefile", str(DAEMONSET / "Dockerfile.dockerignore")),
+            *("--tag", "knp:test", "--output", f"type=local,dest={files}", str(ROOT)),
+        )
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-60:])
+        assert done.returncode == 0, f"the image cannot be built:\n{said}"
+        said = self._buildah.run("inspect", "--type", "image", "knp:test").stdout
+        return Image(files, json.loads(said)["OCIv1"]["config"])
+
+    def _make_debian(self) -> None:
+        options = _pip_options()
+        _only_if(_from_pypi("setuptools", self._path, options), "PyPI cannot be reached")
+        made = _apart("debootstrap", "--variant=minbase", release(), str(self.base), MIRROR)
+        _only_if(made, f"debootstrap cannot make a Debian from {MIRROR}")
+        (self.base / "etc/resolv.conf").unlink(missing_ok=True)  # this machine's
+        (self.base / "etc/apt/apt.conf.d/image").write_text(_APT)
+        (self.base / "etc/dpkg/dpkg.cfg.d/image").write_text("force-unsafe-io\n")
+        if "cert" in options:
+            shutil.copy(options["cert"], self.base / "etc/pip.crt")
+            options["cert"] = "/etc/pip.crt"
+        lines = [f"{name} = {value}\n" for name, value in options.items()]
+        (self.base / "etc/pip.conf").write_text("".join(["[global]\n", *lines]))
+
+    def _prepare(self, *argv: str) -> str:
+        done = self._buildah.run(*argv)
+        _only_if(done, f"buildah cannot {argv[0]}")
+        return done.stdout.strip()
 
 
 class _Buildah:
@@ -119,18 +125,12 @@ class _Buildah:
             "TMPDIR": str(temporary),
         }
         self._command = ["buildah", "--root", f"{path}/root", "--runroot", f"{path}/runroot"]
-        overlay = self._run("--storage-driver", "overlay", "info")
+        overlay = self.run("--storage-driver", "overlay", "info")
         driver = "vfs" if overlay.returncode else "overlay"  # a file system may not bear the one
         self._command += ["--storage-driver", driver]
 
-    def _run(self, *argv: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, *argv: str) -> "subprocess.CompletedProcess[str]":
         return _apart(*self._command, *argv, environment=self._environment)
-
-    def __call__(self, *argv: str) -> str:
-        done = self._run(*argv)
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-60:])
-        assert done.returncode == 0, f"buildah {' '.join(argv)}:\n{said}"
-        return done.stdout.strip()
 
 
 def _pip_options() -> dict[str, str]:

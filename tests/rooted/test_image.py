@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers.imagebuild import CannotBuildError, Image, build, debian
+from helpers.imagebuild import Builder, CannotBuildError, Image
 from helpers.imagerun import SECCOMP, RunAgent, Runtime, container_config
 from helpers.kustomized import (
     DAEMONSET,
@@ -48,13 +48,12 @@ MEGABYTES = 1_000_000
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     path = tmp_path_factory.mktemp("image")
     try:
-        base = path / "base"
         try:
-            debian(base)
+            builder = Builder(path)
         except CannotBuildError as error:
             pytest.skip(str(error))
-        skip_unless_runc_works(path, base)
-        yield build(path / "build", base)
+        skip_unless_runc_works(path, builder.base)
+        yield builder.build()
     finally:
         mounted = Path("/proc/self/mountinfo").read_text()
         assert f" {path}" not in mounted  # what is removed may not be somebody else's
