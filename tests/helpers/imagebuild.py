@@ -9,6 +9,7 @@ import ast
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,7 @@ class Builder:
         files = self._path / "files"
         files.mkdir(mode=0o755)  # buildah would make it root's alone, as no root of an image is
         done = self._buildah.run(
-            *("bud", "--jobs", "2", "--network", "host"),
+            *("bud", "--jobs", "2", "--network", "host", *_limits()),
             *("--pull=never", "--build-arg", f"BASE={BASE}"),
             *("--file", str(DAEMONSET / "Dockerfile")),
             *("--ignorefile", str(DAEMONSET / "Dockerfile.dockerignore")),
@@ -131,6 +132,13 @@ class _Buildah:
 
     def run(self, *argv: str) -> "subprocess.CompletedProcess[str]":
         return _apart(*self._command, *argv, environment=self._environment)
+
+
+def _limits() -> list[str]:
+    """Those that are in force here: newer versions would raise them, which not everybody may."""
+    kinds = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    found = {name: resource.getrlimit(kind) for name, kind in kinds.items()}
+    return [f"--ulimit={name}={soft}:{hard}" for name, (soft, hard) in found.items()]
 
 
 def _pip_options() -> dict[str, str]:
