@@ -1,7 +1,6 @@
 """The image: what its Dockerfile says, and its installation done as it does it.
 
-No container engine runs in the tests. What the image runs under its capabilities is in
-``tests/rooted/test_daemonset.py``.
+Nothing here needs root. ``tests/rooted/test_image.py`` builds the image and runs it.
 """
 
 import json

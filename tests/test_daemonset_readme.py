@@ -2,7 +2,7 @@
 
 ``docker`` does nothing; ``kubectl`` builds what it is to apply or delete with the real one, and
 prints what a cluster would. The kind kit's scripts are run in ``test_daemonset_kind.py``, cleanup
-in ``rooted/test_daemonset.py``.
+in ``rooted/test_daemonset.py``, and what ``docker`` would build in ``rooted/test_image.py``.
 """
 
 import json

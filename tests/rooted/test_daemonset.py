@@ -1,8 +1,9 @@
 """The image's way into the agent, under exactly what the DaemonSet gives it, on a node.
 
 User, capabilities, no way to more, a root that cannot be written to, its own process namespace:
-all read from the manifest. What is not here is a container engine. Policies come from a directory,
-or from an API server which gives the pod's account what the RBAC manifests do.
+all read from the manifest. What runs is this checkout, no image: ``test_image.py`` builds that one
+and runs it. Policies come from a directory, or from an API server which gives the pod's account
+what the RBAC manifests do.
 """
 
 import os
@@ -11,24 +12,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from helpers.apiserver import ApiServer
 from helpers.kustomized import (
     DAEMONSET,
-    Document,
     built,
     containers,
-    documents,
     needs_kubectl,
     one,
     pod_spec,
 )
-from helpers.nodes import PATIENCE, Agent, NodeUnderTest, eventually, node_of, on_a_node
+from helpers.nodes import PATIENCE, Agent, NodeUnderTest, eventually, on_a_node
+from helpers.workers import ALSO_81, NAME, cluster, container_of, table, worker
 
 from knp_py.adapters.kube.access import SERVICE_ACCOUNT
 from knp_py.lab.namespaces import space_of
@@ -44,43 +43,6 @@ pytestmark = [
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
 NET_ADMIN = 1 << 12
-MANIFESTS = """\
-apiVersion: v1
-kind: Node
-metadata: {name: worker-1}
-spec: {podCIDRs: [10.244.1.0/24]}
-status: {addresses: [{type: InternalIP, address: 172.18.0.3}]}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: a}
----
-apiVersion: v1
-kind: Pod
-metadata: {namespace: a, name: client, labels: {app: client}}
-spec: {nodeName: worker-1, containers: [{name: c, image: i}]}
-status: {phase: Running, podIP: 10.244.1.2, podIPs: [{ip: 10.244.1.2}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {namespace: a, name: server, labels: {app: server}}
-spec: {nodeName: worker-1, containers: [{name: c, image: i}]}
-status: {phase: Running, podIP: 10.244.1.3, podIPs: [{ip: 10.244.1.3}]}
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {namespace: a, name: only-80}
-spec:
-  podSelector: {matchLabels: {app: server}}
-  ingress: [{ports: [{port: 80}]}]
-"""
-
-
-def container_of(path: str) -> dict[str, Any]:
-    [document] = documents(DAEMONSET / path)
-    spec = pod_spec(document)
-    assert spec is not None
-    return containers(spec)[0]
 
 
 def contained(container: dict[str, Any], state: Path, command: list[str]) -> list[str]:
@@ -175,10 +137,7 @@ def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
     knp = binaries / "knp"
     knp.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m knp_py "$@"\n')
     knp.chmod(0o755)
-    (tmp_path / "state").mkdir()
-    with node_of(tmp_path, MANIFESTS, "ds") as node:
-        for port in (80, 81, 82):
-            node.serve_tcp("a/server", port)
+    with worker(tmp_path) as node:
         yield node
 
 
@@ -187,15 +146,11 @@ def start(node: NodeUnderTest, mode: str, entry: list[str]) -> Contained:
     container = container_of("base/daemonset.yaml")
     assert container["args"][0] == "--fail-open"
     arguments = [mode, *container["args"][1:], "--manifests", str(node.directory)]
-    words = [word.replace("$(NODE_NAME)", "worker-1") for word in arguments]
+    words = [word.replace("$(NODE_NAME)", NAME) for word in arguments]
     agent = Contained(node, container, node.path / "state", [*entry, *words])
     node.agents.append(agent)
     eventually(agent.ready, "the agent is ready")
     return agent
-
-
-def table(node: NodeUnderTest) -> bool:
-    return "knp" in node.run("node", "nft", "list", "tables").stdout
 
 
 def test_it_judges_with_one_capability_and_nothing_else(node: NodeUnderTest) -> None:
@@ -232,7 +187,7 @@ def test_a_change_reaches_it_and_fail_closed_stays_closed_until_cleanup(
 ) -> None:
     agent = start(node, "--fail-closed", ["knp", "agent"])
     assert not node.connects("a/client", "10.244.1.3", 81)
-    since = node.write("more.yaml", MANIFESTS.rsplit("---", 1)[1].replace("80", "81"))
+    since = node.write("more.yaml", ALSO_81)
     node.in_force(agent, since)
     assert node.connects("a/client", "10.244.1.3", 81)
 
@@ -266,24 +221,6 @@ def test_cleanup_waits_for_the_agent_to_be_gone(node: NodeUnderTest) -> None:
     assert table(node)
 
 
-@contextmanager
-def cluster(
-    node: NodeUnderTest, rights: list[Document], account: str
-) -> Iterator[tuple[ApiServer, dict[str, str]]]:
-    """An API server on the node that gives an account these rights; what its pod is told."""
-    api = ApiServer(tls=True)
-    node.topology.call("node", api.__enter__)
-    try:
-        api.install_crd("experimental")
-        for document in yaml.safe_load_all(MANIFESTS):
-            api.apply(document)
-        api.use_rbac(rights, user=f"system:serviceaccount:kube-system:{account}")
-        files = node.path / "account"
-        yield api, {**api.service_account(files), "ACCOUNT": str(files)}
-    finally:
-        api.__exit__()
-
-
 @needs_kubectl
 @needs_openssl
 def test_in_a_cluster_it_needs_no_right_that_the_manifests_do_not_give(
@@ -295,17 +232,17 @@ def test_in_a_cluster_it_needs_no_right_that_the_manifests_do_not_give(
     assert spec is not None
     [container] = containers(spec)
     words = [
-        word.replace("$(NODE_NAME)", "worker-1")
-        for word in (*container["command"], *container["args"])
+        word.replace("$(NODE_NAME)", NAME) for word in (*container["command"], *container["args"])
     ]
-    with cluster(node, found, spec["serviceAccountName"]) as (api, environment):
-        agent = Contained(node, container, node.path / "state", words, environment)
+    with cluster(node, found, spec["serviceAccountName"]) as (api, files, environment):
+        account = {"ACCOUNT": str(files), **environment}
+        agent = Contained(node, container, node.path / "state", words, account)
         node.agents.append(agent)
         eventually(agent.ready, "the agent is ready")
         assert node.connects("a/client", "10.244.1.3", 80)
         assert not node.connects("a/client", "10.244.1.3", 81)
         assert agent.status()["managed_pods"] == 1
-        policy = yaml.safe_load(MANIFESTS.rsplit("---", 1)[1].replace("80", "81"))
+        policy = yaml.safe_load(ALSO_81)
         api.apply(policy)
         eventually(lambda: node.connects("a/client", "10.244.1.3", 81), "the change is in force")
         asked = {(request.method, request.path.partition("?")[0]) for request in api.requests}
@@ -339,13 +276,13 @@ def test_in_the_place_of_kube_network_policies_its_rights_are_enough(node: NodeU
         "subjects": [{"kind": "ServiceAccount", "namespace": "kube-system", "name": account}],
     }
     arguments = ["--hostname-override=worker-1", "--v=4", "--nfqueue-id=89"]
-    with cluster(node, [role, binding], account) as (_, environment):
+    with cluster(node, [role, binding], account) as (_, files, environment):
         agent = Contained(
             node,
             container_of("base/daemonset.yaml"),
             node.path / "state",
             [str(DAEMONSET / "netpol"), *arguments],
-            environment,
+            {"ACCOUNT": str(files), **environment},
         )
         node.agents.append(agent)
         eventually(agent.ready, "the agent is ready", seconds=15)
