@@ -135,8 +135,9 @@ def command(
     policies and no domain names; the NetworkPolicy tier is inferred. Times without a year are
     taken as UTC and as the latest such day.
 
-    Of the agent's own records it says what was only a dry run, what strict mode judged again,
-    where the policies of --shadow-manifests differ, and how many records were left out.
+    Of our own records it says which addresses lie in a pod network and are no known pod's, what
+    was only a dry run, what strict mode judged again, where the policies of --shadow-manifests
+    differ, and how many records were left out.
     """
     now = time.time_ns()
     selection = Selection(
@@ -252,8 +253,9 @@ def _compact(entry: VerdictEntry | Omission) -> str:
 
 def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> None:
     deciders = counts.deciders.top()
-    denied = counts.denied.top(TOP)
+    denied = counts.denied.top()
     shadows = counts.shadows.top()
+    strangers = counts.strangers.top()
     if output in {LogFormat.JSON, LogFormat.JSONL}:
         document = {
             "entries": counts.entries,
@@ -264,7 +266,11 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
             ],
             "top_denied": [
                 dict(zip(("from", "to", "protocol", "port"), key, strict=True)) | {"count": n}
-                for key, n in denied
+                for key, n in denied[:TOP]
+            ],
+            "unidentified": counts.unidentified,
+            "unidentified_addresses": [
+                {"address": address, "count": n} for (address,), n in strangers[:TOP]
             ],
             "dry_run": counts.dry_run,
             "again": counts.again,
@@ -284,6 +290,10 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
         return
     words = ", ".join(f"{n} {word}" for word, n in sorted(counts.verdicts.items()))
     print(f"{counts.entries} entries in {reader.lines} lines" + (f": {words}" if words else ""))
+    if counts.unidentified:
+        print(
+            f"{counts.unidentified} of them with an address in a pod network that no known pod has"
+        )
     if counts.dry_run:
         print(f"{counts.dry_run} of them in a dry run: judged so and not dropped")
     if counts.again:
@@ -305,13 +315,27 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
             [(f"{n:,}", f"{now} → {then}", by) for (now, then, by), n in shadows],
             cut=True,
         )
+    if strangers:
+        print()
+        print_table(
+            (Column("count", right=True), Column("unidentified addresses")),
+            [(f"{n:,}", address) for (address,), n in strangers[:TOP]],
+            cut=True,
+        )
+        if len(strangers) > TOP:
+            print(f"and {len(strangers) - TOP:,} addresses more")
     if denied:
         print()
         print_table(
             (Column("count", right=True), Column("denied connections")),
-            [(f"{n:,}", f"{a} → {b} {' '.join(rest)}".rstrip()) for (a, b, *rest), n in denied],
+            [
+                (f"{n:,}", f"{a} → {b} {' '.join(rest)}".rstrip())
+                for (a, b, *rest), n in denied[:TOP]
+            ],
             cut=True,
         )
+        if len(denied) > TOP:
+            print(f"and {len(denied) - TOP:,} flows more")
         if counts.denied.other:
             print(f"and {counts.denied.other} more denied, of flows too many to count apart")
 
