@@ -5,7 +5,6 @@ whatever wrote the log, so that its output is a log again.
 """
 
 import sys
-import textwrap
 import time
 from collections import Counter
 from enum import StrEnum
@@ -16,7 +15,6 @@ import typer
 from knp_py.adapters.lines import STDIN, follow_lines, read_lines
 from knp_py.cli.options import OutputFormat
 from knp_py.cli.render import (
-    WIDTH,
     Column,
     Documents,
     StreamTable,
@@ -24,7 +22,6 @@ from knp_py.cli.render import (
     note,
     print_json,
     print_table,
-    print_wrapped,
     verdict_cell,
 )
 from knp_py.errors import InputError
@@ -72,7 +69,6 @@ _COLUMNS = (
     Column("verdict", 7),
     Column("connection"),
 )
-_INDENT = 32
 _LONGEST_ID = 20  # digits; ids may be anything
 
 
@@ -224,19 +220,15 @@ def _show(table: StreamTable, entry: VerdictEntry | Omission) -> None:
     number = str(entry.id) if isinstance(entry.id, int) else ""
     number = number if len(number) <= _LONGEST_ID else ""
     _row(table, number, entry.ts, entry.verdict, connection_text(entry))
-    print_wrapped(record_text(entry), _INDENT, style="dim", cut=True)
+    table.below(record_text(entry), style="dim", cut=True)
     remarks = remarks_text(entry)
     if remarks:
-        print_wrapped(remarks, _INDENT, style="dim", cut=True)
+        table.below(remarks, style="dim", cut=True)
 
 
 def _row(table: StreamTable, number: str, ts: str | None, verdict: str, text: str) -> None:
-    room = WIDTH - _INDENT - max(0, len(number) - _COLUMNS[0].width)
-    first, *rest = textwrap.wrap(clean(text), room, break_on_hyphens=False)
     time_ = (ts or "")[5:19].replace("T", " ") or "-"
-    table.row(number, time_, verdict_cell(verdict), first)
-    for line in rest:
-        print(" " * _INDENT + line)
+    table.entry(number, time_, verdict_cell(verdict), text, cut=True)
 
 
 def _compact(entry: VerdictEntry | Omission) -> str:
