@@ -270,7 +270,7 @@ def cluster_of(settings: Settings, table: str) -> Cluster:
     """The cluster that the command line leads to; raises ``InputError``."""
     enter: Callable[[], Access] = in_cluster
     if settings.kubeconfig:
-        enter = partial(by_kubeconfig, settings.kubeconfig, settings.context)
+        enter = partial(by_kubeconfig, settings.kubeconfig, settings.context, say)
     kept = NodeFile(settings.state_dir, f"{table}.node") if settings.state_dir else None
     client = Client(enter)
     return Cluster(client, settings.node, kept, partial(writer_of, settings, client))
