@@ -222,10 +222,14 @@ class Cluster:
         """Deletions of NetworkPolicies wait for a moment at which namespaces are heard.
 
         Each kind has a watch of its own. A namespace that is terminating keeps its policies
-        (semantics §1), and that it is must be known before they are seen to go.
+        (semantics §1), and that it is must be known before they are seen to go. Held here and
+        not where terminating namespaces are known, in ``ClusterState``: of those there is one in
+        the agent, one in every worker and the candidates', and whoever judges would have to be
+        told what is heard.
         """
         now = time.monotonic()
-        if self._namespaces.progress.error:
+        namespaces = self._namespaces.progress
+        if namespaces.error or not namespaces.version:  # without one it is being listed anew
             self._deaf_until = now + _AFTER_DEAF
         deaf = now < self._deaf_until
         passing: list[Change] = []

@@ -369,17 +369,36 @@ def test_a_crd_that_appears_later_and_goes(
             following.agrees(api)
 
 
+def refused(api: ApiServer) -> None:
+    api.fail(503, 1000, path="/namespaces$", watch=True)
+    api.close_watches("namespaces")
+
+
+def listing_long(api: ApiServer) -> None:
+    api.page_delay = 0.05
+    api.endless_lists("/namespaces$", map(str, itertools.count()))
+    api.expire_watches("namespaces")
+
+
+@pytest.mark.parametrize("deafen", [refused, listing_long])
 def test_policies_do_not_go_while_namespaces_are_not_heard(
-    api: ApiServer, following: Following, monkeypatch: pytest.MonkeyPatch
+    api: ApiServer,
+    following: Following,
+    monkeypatch: pytest.MonkeyPatch,
+    deafen: Callable[[ApiServer], None],
 ) -> None:
     """The namespace may be terminating, and then they hold until its pods are gone."""
     monkeypatch.setattr("knp_py.cli.nodeapi._AFTER_DEAF", 0.3)
     api.wait_watches(6)
     one, other = list(api.state("NetworkPolicy"))[:2]
     document = api.get("NetworkPolicy", *other)
-    api.fail(503, 1000, path="/namespaces$", watch=True)
-    api.close_watches("namespaces")
-    eventually(lambda: following.resource("namespaces")["error"] != "", "it is seen")
+    deafen(api)
+
+    def is_seen() -> bool:
+        namespaces = following.resource("namespaces")
+        return bool(namespaces["error"] or not namespaces["resource_version"])
+
+    eventually(is_seen, "it is seen")
     for namespace, name in (one, other):
         api.delete("NetworkPolicy", namespace, name)
     time.sleep(0.5)
