@@ -8,7 +8,8 @@ from knp_py.errors import NotPermittedError
 class InstanceLock:
     """Held as long as the process lives; the kernel frees it, however the process ends.
 
-    An abstract unix socket belongs to its network namespace, as queues and rules do.
+    An abstract unix socket belongs to its network namespace, as queues and rules do. Raises
+    ``NotPermittedError`` where somebody has the name; what to do then, the caller knows.
     """
 
     def __init__(self, instance: str) -> None:
@@ -18,8 +19,7 @@ class InstanceLock:
         except OSError as error:
             self._socket.close()
             raise NotPermittedError(
-                f"an agent of the instance {instance!r} is running here: stop it first, or give"
-                " this one another --instance, --nfqueue-id and --mark-mask"
+                f"an agent of the instance {instance!r} is running here"
             ) from error
 
     def close(self) -> None:

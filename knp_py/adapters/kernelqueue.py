@@ -105,8 +105,9 @@ class KernelQueue:
                 self._queue.bind(number, self._early, max_len=length, sock_len=_SOCKET_BUFFER)
         except OSError as error:
             raise NotPermittedError(
-                f"queue {number} could not be opened: another process has it, or this one may not"
-                f" (needs root, CAP_NET_ADMIN): {error}"
+                f"queue {number} could not be opened: another process has it (another agent? then"
+                " --nfqueue-id and --dns-queue-id name other queues), or this one may not (needs"
+                f" root, CAP_NET_ADMIN): {error}"
             ) from error
         self._socket = socket.fromfd(
             self._queue.get_fd(), socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER

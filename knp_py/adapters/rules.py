@@ -10,6 +10,7 @@ from knp_py.errors import KernelError, NotPermittedError
 SETS = ("managed4", "managed6", "open4", "open6", "local4", "local6", "links")
 """Those that hold what the agent put there."""
 
+_ONE_AGENT = "only one agent can queue packets, since this kernel has no nftables queue statement"
 _SCRATCH = "knp_scratch"
 _NATIVE = f"table inet {_SCRATCH} {{ chain c {{ queue num 1\n}}\n}}\n"
 _CONNTRACK = f"table inet {_SCRATCH} {{ chain c {{ ct mark set 1\n}}\n}}\n"
@@ -44,6 +45,19 @@ class Rules:
     def how(self) -> str:
         """The way to the queue, for the log."""
         return "nftables queue" if self.native else "iptables NFQUEUE"
+
+    @property
+    def room_for_two(self) -> str:
+        """What a second agent here needs to stay out of the way, or that there is no room for it.
+
+        It goes on where a message has said ``stop the other first``.
+        """
+        if not self.native:
+            return f"; {_ONE_AGENT}"
+        return (
+            ", or give this one --instance, --nfqueue-id, --mark-mask, --generation-mask,"
+            " --connmark-mask and --metrics-bind-address of its own"
+        )
 
     def apply(self, ruleset: str) -> None:
         """One nftables transaction."""
@@ -116,17 +130,18 @@ class Rules:
             found = _COMMENT.search(_comment(self._nft.listing(name)))
             if found is None:
                 continue
+            remedy = f"run knp agent cleanup --instance {name.removeprefix('knp_')}"
             if self._queue_rules is not None:
                 raise NotPermittedError(
-                    f"the table {name} of another agent is here, and this kernel has no nftables"
-                    " queue statement: only one agent can queue packets (knp agent cleanup"
-                    f" --instance {name.removeprefix('knp_')} removes the other's rules)"
+                    f"the table {name} of another agent is here, and {_ONE_AGENT}: stop that agent"
+                    f" and {remedy}"
                 )
             theirs = int(found[1], 16), int(found[2], 16)
             if theirs[0] & packet or theirs[1] & connection:
                 raise NotPermittedError(
-                    f"the table {name} of another agent uses the same mark bits: give this one"
-                    " other --mark-mask, --generation-mask and --connmark-mask"
+                    f"the table {name} of another agent uses some of the same mark bits: give this"
+                    " one --mark-mask, --generation-mask and --connmark-mask of its own, or stop"
+                    f" the other and {remedy}"
                 )
 
 

@@ -10,30 +10,17 @@ from msgspec import UNSET
 
 from knp_py.adapters.lines import STDIN, read_lines
 from knp_py.cli.cluster import load_cluster
+from knp_py.cli.eval_text import as_expected, print_answer, print_results
 from knp_py.cli.options import FqdnScope, Manifests, Output, OutputFormat, Scope, TrustedResolvers
-from knp_py.cli.render import (
-    Cell,
-    Column,
-    Documents,
-    StreamTable,
-    clean,
-    note,
-    notes,
-    print_json,
-    print_table,
-    verdict_cell,
-)
-from knp_py.engine.explain import DirectionSteps, Outcome
+from knp_py.cli.render import Documents, note, notes, print_json
+from knp_py.engine.explain import DirectionSteps
 from knp_py.engine.resolvers import parse_trust
 from knp_py.engine.snapshot import Snapshot
 from knp_py.errors import InputError, ProbeError
-from knp_py.model.decision import Ruling
 from knp_py.verdicts.ends import split_port
 from knp_py.verdicts.probe import Asked, Failure, Probe, Prober, parse_probe, probe_id
 from knp_py.verdicts.read import WORDS
-from knp_py.verdicts.record import Answer, End
-from knp_py.verdicts.summary import end_name
-from knp_py.verdicts.words import decision_text, ruling_text
+from knp_py.verdicts.record import Answer
 from knp_py.verdicts.workloads import representative
 
 EXAMPLES = """\
@@ -46,8 +33,6 @@ knp eval --manifests policies/ --probes probes.jsonl -o jsonl
 """
 
 FAILURES_SHOWN = 5
-
-_RULES = (Column("", 12), Column("", 6), Column("", 38), Column(""))
 
 
 def command(
@@ -179,13 +164,13 @@ def _remarked(asked: Asked, remarks: list[str]) -> Asked:
 
 def _one(asked: Asked, probe: Probe, output: OutputFormat) -> int:
     if output is OutputFormat.TABLE:
-        _print_answer(asked)
+        print_answer(asked)
     elif output is OutputFormat.JSON:
         print_json(_document(asked))
     else:
         with Documents(output) as documents:
             documents.write(_document(asked))
-    if _as_expected(asked.answer):
+    if as_expected(asked.answer):
         return 0
     note(f"the verdict is {asked.answer.verdict}, expected is {probe.expect}")
     return 1
@@ -195,14 +180,13 @@ def _many(prober: Prober, path: str, output: OutputFormat) -> int:
     total = 0
     failures: list[str] = []
     differing: list[str] = []
-    rows: list[tuple[Cell | str, ...]] = []
-    explained: list[Asked] = []
+    results: list[tuple[str, Asked | Failure]] = []
     with Documents(output, flush=path == STDIN) as documents:
         for number, result in _answers(prober, path):
             total += 1
             if isinstance(result, Failure):
                 failures.append(f"{_label(result.id, number)}: {result.error}")
-            elif not _as_expected(result.answer):
+            elif not as_expected(result.answer):
                 differing.append(
                     f"{_label(result.answer.id, number)}: expected {result.answer.expect},"
                     f" got {result.answer.verdict}"
@@ -210,14 +194,9 @@ def _many(prober: Prober, path: str, output: OutputFormat) -> int:
             if output is not OutputFormat.TABLE:
                 documents.write(result if isinstance(result, Failure) else _document(result))
                 continue
-            rows.append(_row(result, number))
-            if isinstance(result, Asked) and result.steps:
-                explained.append(result)
+            results.append((_label(_identity(result), number), result))
     if output is OutputFormat.TABLE:
-        _print_rows(rows)
-        for asked in explained:
-            print()
-            _print_answer(asked)
+        print_results(results)
     sys.stdout.flush()
     if differing:
         note(f"{len(differing)} of {total} probes differ from what they expect")
@@ -243,8 +222,8 @@ def _label(identity: Any, number: int) -> str:
     return f"line {number}" if identity is None else str(identity)
 
 
-def _as_expected(answer: Answer) -> bool:
-    return not answer.expect or answer.expect == answer.verdict
+def _identity(result: Asked | Failure) -> Any:
+    return result.id if isinstance(result, Failure) else result.answer.id
 
 
 def _document(asked: Asked) -> Answer:
@@ -276,114 +255,3 @@ def _considered(steps: DirectionSteps) -> dict[str, Any]:
             for policy in steps.policies
         ],
     }
-
-
-def _end_text(end: End) -> str:
-    address = end.ip or ""
-    if end.name:
-        return f"{end.name} ({address})"
-    if end.pod:
-        return f"{end.pod} ({address}, made up)" if end.assumed else f"{end.pod} ({address})"
-    if end.service:
-        return f"Service {end.service} ({address})" if address else f"Service {end.service}"
-    return f"{address} (node {end.node})" if end.node else address
-
-
-def _destination_text(asked: Asked) -> str:
-    end = asked.answer.destination
-    text = _end_text(end)
-    if not asked.backends:
-        return text
-    if asked.backends == 1:
-        return f"{text}, the only backend of Service {end.service}"
-    if end.pod:
-        return f"{text}, first of {asked.backends} backends of Service {end.service}"
-    return f"{text}, {asked.backends} backends"
-
-
-def _port_text(answer: Answer) -> str:
-    return answer.protocol if answer.port is None else f"{answer.protocol} {answer.port}"
-
-
-def _decided(asked: Asked) -> str:
-    answer = asked.answer
-    if asked.decision is None:
-        return answer.reason or "-"
-    text = decision_text(asked.decision)
-    if answer.unidentified:
-        text += f"; unidentified: {', '.join(answer.unidentified)}"
-    return text
-
-
-def _ruling(ruling: Ruling) -> str:
-    """The ruling without its direction, which the line already names."""
-    word = "allow" if ruling.allowed else "deny"
-    return f"{word}: {ruling_text(ruling).removeprefix(f'{ruling.direction.text}: ')}"
-
-
-def _row(result: Asked | Failure, number: int) -> tuple[Cell | str, ...]:
-    if isinstance(result, Failure):
-        return (_label(result.id, number), Cell("error", "error"), "", "", "", result.error)
-    answer = result.answer
-    verdict = verdict_cell(answer.verdict)
-    if not _as_expected(answer):
-        verdict = Cell(f"{answer.verdict}, not {answer.expect}", "error")
-    return (
-        _label(answer.id, number),
-        verdict,
-        end_name(answer.source),
-        end_name(answer.destination),
-        _port_text(answer),
-        _decided(result),
-    )
-
-
-def _print_rows(rows: list[tuple[Cell | str, ...]]) -> None:
-    titles = ("ID", "VERDICT", "FROM", "TO", "PORT", "DECIDED BY")
-    print_table([Column(title) for title in titles], rows)
-
-
-def _print_answer(asked: Asked) -> None:
-    answer = asked.answer
-    rows: list[tuple[Cell | str, ...]] = [
-        ("verdict", verdict_cell(answer.verdict)),
-        (
-            "flow",
-            f"{_end_text(answer.source)} to {_destination_text(asked)}, {_port_text(answer)}",
-        ),
-        ("decided by", _decided(asked)),
-    ]
-    if asked.decision is not None:
-        egress, ingress = asked.decision.egress, asked.decision.ingress
-        rows.append(("egress", _ruling(egress) if egress else "the source is no pod"))
-        if egress is not None and not egress.allowed:
-            rows.append(("ingress", "not judged, since egress denies"))
-        else:
-            rows.append(("ingress", _ruling(ingress) if ingress else "the destination is no pod"))
-    rows += [("note", text) for text in answer.notes or ()]
-    print_table((Column(""), Column("")), rows)
-    for steps in asked.steps:
-        print()
-        _print_steps(steps)
-
-
-def _print_steps(steps: DirectionSteps) -> None:
-    """A line for each policy and under it one for each rule, so that long names fit."""
-    title = f"{steps.direction.text} of {clean(steps.pod)}, every policy considered:"
-    if not steps.policies:
-        print(f"{title} none selects it")
-        return
-    print(title)
-    for policy in steps.policies:
-        priority = "" if policy.priority is None else f" {policy.priority}"
-        note = "" if policy.rules else f": {policy.note or 'has no rules in this direction'}"
-        print(f"  {policy.tier.text}{priority} {clean(policy.policy)}{note}")
-        table = StreamTable(_RULES, header=False)
-        for rule in policy.rules:
-            decided = rule.outcome is Outcome.DECIDED
-            table.row(
-                f"    rule {rule.rule}",
-                rule.action,
-                Cell(rule.outcome.value, "bold" if decided else "dim"),
-                f'"{rule.name}"' if rule.name else "",
-            )

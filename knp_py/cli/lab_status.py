@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from knp_py.cli.options import OutputFormat
-from knp_py.cli.render import Column, Documents, note, print_table
+from knp_py.cli.render import Column, Documents, note, print_table, print_wrapped
 from knp_py.lab.laboratory import Laboratory
 
 
@@ -43,7 +43,7 @@ def print_status(found: Sequence[LabStatus], output: OutputFormat) -> None:
     for each in found:
         rows = [[pod, " ".join(addresses)] for pod, addresses in each.pods.items()]
         state = "up" if each.up else "not whole: its server does not run"
-        print(f"{each.lab}: {state}, {_agent_text(each.agent)}; files in {each.files}")
+        print_wrapped(f"{each.lab}: {state}, {_agent_text(each.agent)}; files in {each.files}", 0)
         print_table((Column("POD"), Column("ADDRESSES")), rows)
 
 

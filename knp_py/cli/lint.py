@@ -116,11 +116,16 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     if out.isatty():
         width = max(40, min(WIDTH, shutil.get_terminal_size().columns))
     for (place, subject), group in groupby(findings, lambda f: (_place(f), f.object)):
-        print(_style(" ".join(filter(None, (clean(subject), place))) or "input", "bold", paint))
+        head = " ".join(filter(None, (clean(subject), place))) or "input"
+        if len(head) > width:
+            head = f"{clean(subject)}\n    {place}".lstrip()
+        print(_style(head, "bold", paint))
         for finding in group:
             word = finding.severity.text
-            parts = [_style(word, word if word in STYLES else "dim", paint), finding.id]
-            print("  " + "  ".join([*parts, clean(finding.path)]).rstrip())
+            shown = _style(word, word if word in STYLES else "dim", paint)
+            path = clean(finding.path)
+            gap = "  " if len(f"  {word}  {finding.id}  {path}") <= width else "\n    "
+            print(f"  {shown}  {finding.id}{gap}{path}".rstrip())
             print(_wrapped(finding.message, "    ", "    ", width))
             print(_style(_wrapped(finding.fix, "    fix: ", "         ", width), "dim", paint))
         print()

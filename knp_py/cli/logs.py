@@ -5,7 +5,6 @@ whatever wrote the log, so that its output is a log again.
 """
 
 import sys
-import textwrap
 import time
 from collections import Counter
 from enum import StrEnum
@@ -16,7 +15,6 @@ import typer
 from knp_py.adapters.lines import STDIN, follow_lines, read_lines
 from knp_py.cli.options import OutputFormat
 from knp_py.cli.render import (
-    WIDTH,
     Column,
     Documents,
     StreamTable,
@@ -24,7 +22,6 @@ from knp_py.cli.render import (
     note,
     print_json,
     print_table,
-    print_wrapped,
     verdict_cell,
 )
 from knp_py.errors import InputError
@@ -72,7 +69,6 @@ _COLUMNS = (
     Column("verdict", 7),
     Column("connection"),
 )
-_INDENT = 32
 _LONGEST_ID = 20  # digits; ids may be anything
 
 
@@ -135,8 +131,9 @@ def command(
     policies and no domain names; the NetworkPolicy tier is inferred. Times without a year are
     taken as UTC and as the latest such day.
 
-    Of the agent's own records it says what was only a dry run, what strict mode judged again,
-    where the policies of --shadow-manifests differ, and how many records were left out.
+    Of our own records it says which addresses lie in a pod network and are no known pod's, what
+    was only a dry run, what strict mode judged again, where the policies of --shadow-manifests
+    differ, and how many records were left out.
     """
     now = time.time_ns()
     selection = Selection(
@@ -223,19 +220,15 @@ def _show(table: StreamTable, entry: VerdictEntry | Omission) -> None:
     number = str(entry.id) if isinstance(entry.id, int) else ""
     number = number if len(number) <= _LONGEST_ID else ""
     _row(table, number, entry.ts, entry.verdict, connection_text(entry))
-    print_wrapped(record_text(entry), _INDENT, style="dim", cut=True)
+    table.below(record_text(entry), style="dim", cut=True)
     remarks = remarks_text(entry)
     if remarks:
-        print_wrapped(remarks, _INDENT, style="dim", cut=True)
+        table.below(remarks, style="dim", cut=True)
 
 
 def _row(table: StreamTable, number: str, ts: str | None, verdict: str, text: str) -> None:
-    room = WIDTH - _INDENT - max(0, len(number) - _COLUMNS[0].width)
-    first, *rest = textwrap.wrap(clean(text), room, break_on_hyphens=False)
     time_ = (ts or "")[5:19].replace("T", " ") or "-"
-    table.row(number, time_, verdict_cell(verdict), first)
-    for line in rest:
-        print(" " * _INDENT + line)
+    table.entry(number, time_, verdict_cell(verdict), text, cut=True)
 
 
 def _compact(entry: VerdictEntry | Omission) -> str:
@@ -252,8 +245,9 @@ def _compact(entry: VerdictEntry | Omission) -> str:
 
 def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> None:
     deciders = counts.deciders.top()
-    denied = counts.denied.top(TOP)
+    denied = counts.denied.top()
     shadows = counts.shadows.top()
+    strangers = counts.strangers.top()
     if output in {LogFormat.JSON, LogFormat.JSONL}:
         document = {
             "entries": counts.entries,
@@ -264,7 +258,11 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
             ],
             "top_denied": [
                 dict(zip(("from", "to", "protocol", "port"), key, strict=True)) | {"count": n}
-                for key, n in denied
+                for key, n in denied[:TOP]
+            ],
+            "unidentified": counts.unidentified,
+            "unidentified_addresses": [
+                {"address": address, "count": n} for (address,), n in strangers[:TOP]
             ],
             "dry_run": counts.dry_run,
             "again": counts.again,
@@ -284,6 +282,10 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
         return
     words = ", ".join(f"{n} {word}" for word, n in sorted(counts.verdicts.items()))
     print(f"{counts.entries} entries in {reader.lines} lines" + (f": {words}" if words else ""))
+    if counts.unidentified:
+        print(
+            f"{counts.unidentified} of them with an address in a pod network that no known pod has"
+        )
     if counts.dry_run:
         print(f"{counts.dry_run} of them in a dry run: judged so and not dropped")
     if counts.again:
@@ -305,13 +307,27 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
             [(f"{n:,}", f"{now} → {then}", by) for (now, then, by), n in shadows],
             cut=True,
         )
+    if strangers:
+        print()
+        print_table(
+            (Column("count", right=True), Column("unidentified addresses")),
+            [(f"{n:,}", address) for (address,), n in strangers[:TOP]],
+            cut=True,
+        )
+        if len(strangers) > TOP:
+            print(f"and {len(strangers) - TOP:,} addresses more")
     if denied:
         print()
         print_table(
             (Column("count", right=True), Column("denied connections")),
-            [(f"{n:,}", f"{a} → {b} {' '.join(rest)}".rstrip()) for (a, b, *rest), n in denied],
+            [
+                (f"{n:,}", f"{a} → {b} {' '.join(rest)}".rstrip())
+                for (a, b, *rest), n in denied[:TOP]
+            ],
             cut=True,
         )
+        if len(denied) > TOP:
+            print(f"and {len(denied) - TOP:,} flows more")
         if counts.denied.other:
             print(f"and {counts.denied.other} more denied, of flows too many to count apart")
 

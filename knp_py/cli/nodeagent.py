@@ -52,7 +52,7 @@ from knp_py.cli.nodewords import (
 )
 from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
-from knp_py.errors import NotPermittedError
+from knp_py.errors import InputError, NotPermittedError
 from knp_py.model.changes import Change
 
 _PROOF_EVERY = 5.0  # seconds between two proofs that the rules are what they should be
@@ -101,8 +101,8 @@ class NodeAgent:
             self._candidates = Candidates(settings) if settings.shadow else None
             require_root()
             sys.setswitchinterval(_SWITCH)
-            stack.callback(InstanceLock(settings.instance).close)
             self._rules = Rules(self._table, self._table.upper(), self._marks.verdict)
+            stack.callback(self._be_the_only_one().close)
             self._rules.refuse_neighbours(self._marks.ours, self._marks.connection)
             self._layout = layout_of(
                 settings,
@@ -183,6 +183,13 @@ class NodeAgent:
         return 1 if self._failure else 0
 
     # -- starting ----------------------------------------------------------------------
+
+    def _be_the_only_one(self) -> InstanceLock:
+        """Of this instance, here. What to do where it is not depends on how packets queue."""
+        try:
+            return InstanceLock(self._settings.instance)
+        except NotPermittedError as error:
+            raise NotPermittedError(f"{error}: stop it first{self._rules.room_for_two}") from None
 
     def _open_names(self) -> NameFile | None:
         """Where names survive; that they cannot is no reason not to enforce."""
@@ -292,7 +299,10 @@ class NodeAgent:
     def _serve(self, stack: ExitStack) -> None:
         if not self._settings.bind:
             return
-        server = HttpServer(self._settings.bind, self._overview.pages())
+        try:
+            server = HttpServer(self._settings.bind, self._overview.pages())
+        except (InputError, NotPermittedError) as error:  # as where another agent is
+            raise type(error)(f"--metrics-bind-address: {error}") from None
         server.start()
         stack.callback(server.stop)
         if self._settings.bind.endswith(":0"):

@@ -222,10 +222,14 @@ class Cluster:
         """Deletions of NetworkPolicies wait for a moment at which namespaces are heard.
 
         Each kind has a watch of its own. A namespace that is terminating keeps its policies
-        (semantics §1), and that it is must be known before they are seen to go.
+        (semantics §1), and that it is must be known before they are seen to go. Held here and
+        not where terminating namespaces are known, in ``ClusterState``: of those there is one in
+        the agent, one in every worker and the candidates', and whoever judges would have to be
+        told what is heard.
         """
         now = time.monotonic()
-        if self._namespaces.progress.error:
+        namespaces = self._namespaces.progress
+        if namespaces.error or not namespaces.version:  # without one it is being listed anew
             self._deaf_until = now + _AFTER_DEAF
         deaf = now < self._deaf_until
         passing: list[Change] = []
@@ -270,7 +274,7 @@ def cluster_of(settings: Settings, table: str) -> Cluster:
     """The cluster that the command line leads to; raises ``InputError``."""
     enter: Callable[[], Access] = in_cluster
     if settings.kubeconfig:
-        enter = partial(by_kubeconfig, settings.kubeconfig, settings.context)
+        enter = partial(by_kubeconfig, settings.kubeconfig, settings.context, say)
     kept = NodeFile(settings.state_dir, f"{table}.node") if settings.state_dir else None
     client = Client(enter)
     return Cluster(client, settings.node, kept, partial(writer_of, settings, client))

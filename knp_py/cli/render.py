@@ -163,6 +163,26 @@ def print_table(
     )
 
 
+def wrap(text: str, room: int, *, shift: int = 0, hang: int = 0, cut: bool = False) -> list[str]:
+    """The text in lines of at most ``room`` where its words allow; ``cut`` cuts longer words.
+
+    The first line has ``shift`` less, and is empty where no word fits into that. Lines after
+    it begin with ``hang`` blanks.
+    """
+    word = 1 if cut else len((text.split() or [""])[0])
+    if shift and word > room - shift:
+        return ["", *wrap(text, room, hang=hang, cut=cut)]
+    lines = textwrap.wrap(
+        text,
+        room,
+        initial_indent=" " * shift,
+        subsequent_indent=" " * hang,
+        break_long_words=cut,
+        break_on_hyphens=False,
+    )
+    return [lines[0][shift:], *lines[1:]] if lines else [""]
+
+
 def print_wrapped(
     text: str,
     indent: int,
@@ -170,16 +190,16 @@ def print_wrapped(
     style: str = "",
     stream: IO[str] | None = None,
     cut: bool = False,
+    hang: int = 0,
 ) -> None:
     """A text of any length behind ``indent`` blanks, within ``WIDTH`` where its words allow.
 
-    ``cut``: words that are longer than that are cut.
+    Lines after the first have ``hang`` blanks more. ``cut``: words that are longer than that
+    are cut.
     """
     out = stream or sys.stdout
     paint = style if style and colours(out) else ""
-    for line in textwrap.wrap(
-        clean(text), WIDTH - indent, break_long_words=cut, break_on_hyphens=False
-    ) or [""]:
+    for line in wrap(clean(text), WIDTH - indent, hang=hang, cut=cut):
         print(" " * indent + _paint(line, paint), file=out)
 
 
@@ -199,6 +219,7 @@ class StreamTable:
         self._flush = flush
         self._colours = colours(self._out)
         self._begun = not header
+        self.indent = sum(column.width + len(GAP) for column in columns[:-1])
 
     def row(self, *values: Cell | str) -> None:
         """Print one row; a text longer than its column moves the rest of its row along."""
@@ -206,6 +227,30 @@ class StreamTable:
             self._begun = True
             self._print([Cell(column.title, "bold") for column in self._columns])
         self._print([_cell(value) for value in values])
+
+    def entry(self, *values: Cell | str, cut: bool = False) -> None:
+        """A row whose last text goes on below itself where the line is full.
+
+        What stands behind an arrow goes there as a whole. ``cut`` is as for ``print_wrapped``.
+        """
+        *cells, last = map(_cell, values)
+        widths = [column.width for column in self._columns]
+        taken = [len(clean(cell.text)) for cell in cells]
+        shift = sum(max(0, n - w) for n, w in zip(taken, widths, strict=False))
+        room = WIDTH - self.indent
+        text = clean(last.text)
+        parts = [text]
+        if len(text) > room - shift and " → " in text:
+            source, _, target = text.partition(" → ")
+            parts = [source, f"→ {target}"]
+        first, *below = wrap(parts[0], room, shift=shift, cut=cut)
+        self.row(*cells, first)
+        for line in [*below, *(line for part in parts[1:] for line in wrap(part, room, cut=cut))]:
+            print(" " * self.indent + line, file=self._out)
+
+    def below(self, text: str, *, style: str = "", cut: bool = False) -> None:
+        """More about the row above, under its last column."""
+        print_wrapped(text, self.indent, style=style, stream=self._out, cut=cut)
 
     def _print(self, cells: Sequence[Cell]) -> None:
         line = _line(

@@ -15,7 +15,6 @@ from knp_py.cli.render import (
     StreamTable,
     clean,
     print_table,
-    print_wrapped,
     verdict_cell,
 )
 from knp_py.engine.datapath import IPV6_CONTROL
@@ -38,7 +37,6 @@ _COLUMNS = (
     Column("verdict", 7),
     Column("connection"),
 )
-_INDENT = 28
 
 
 class Changed(msgspec.Struct):
@@ -61,7 +59,8 @@ class ConnectionPrinter:
         self._output = output
         self._replay = replay
         self._live = live  # nobody can have answered yet
-        self._table: StreamTable | None = None
+        self._table = StreamTable(_COLUMNS)
+        self._begun = False
         self.unlisted = 0  # IPv6 housekeeping, which nobody wants in a table
         self._written = 0
         self._key = "changes" if diff else "connections"
@@ -124,35 +123,31 @@ class ConnectionPrinter:
             sys.stdout.write(document.decode() + "\n")
 
     def _row(self, flow: Flow, verdict: Cell) -> None:
-        if self._table is None:
+        if not self._begun:
+            self._begun = True
             print(f"time counts from {timestamp(self._replay.first_ns)}")
-            self._table = StreamTable(_COLUMNS)
         since = flow.first - self._replay.first_ns * 1e-9
         snapshot = self._replay.datapath.engine.snapshot
         text = flow_text(flow, snapshot)
-        if len(text) <= WIDTH - _INDENT:
-            self._table.row(str(flow.number), f"{since:.6f}", verdict, text)
-            return
-        source, _, target = text.partition(" → ")
-        self._table.row(str(flow.number), f"{since:.6f}", verdict, source)
-        print_wrapped(f"→ {target}", _INDENT)
+        self._table.entry(str(flow.number), f"{since:.6f}", verdict, text)
 
     def _why(self, text: str, flow: Flow | None = None) -> None:
-        print_wrapped(text, _INDENT, style="dim")
+        below = self._table.below
+        below(text, style="dim")
         if flow is None:
             return
         if flow.note is not None:
-            print_wrapped(f"note: {flow.note}", _INDENT)
+            below(f"note: {flow.note}")
         for address in flow.decision.unidentified:
             text = f"{format_address(address)} lies in a pod network and is no known pod's"
-            print_wrapped(f"note: {text}", _INDENT)
+            below(f"note: {text}")
         if self._live:
             return
         if flow.decision.verdict is Verdict.DENY and flow.answered:
-            print_wrapped("note: yet it was answered in the capture", _INDENT)
+            below("note: yet it was answered in the capture")
         if _without_answer(flow):
             why = "refused (RST)" if flow.refused else "no answer"
-            print_wrapped(f"note: {why} in the capture, though these policies allow it", _INDENT)
+            below(f"note: {why} in the capture, though these policies allow it")
 
 
 def _without_answer(flow: Flow) -> bool:

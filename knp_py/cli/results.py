@@ -6,7 +6,6 @@ from knp_py.adapters.scenarios import write_text
 from knp_py.cli.cluster import WARNINGS_SHOWN
 from knp_py.cli.options import OutputFormat
 from knp_py.cli.render import (
-    WIDTH,
     Cell,
     Column,
     Documents,
@@ -29,7 +28,6 @@ from knp_py.replay.report import (
 from knp_py.replay.wording import outcome_text
 
 _COLUMNS = (Column("", 4), Column("", 7), Column(""))
-_INDENT = 15
 
 
 def print_results(results: Sequence[Result], output: OutputFormat, junit: str) -> int:
@@ -90,7 +88,7 @@ def _print_documents(results: Sequence[Result], output: OutputFormat) -> None:
 
 def _print_result(result: Result) -> None:
     """Two lines an expectation: what came of it, and who decided."""
-    print(clean(f"{result.scenario.name} ({result.scenario.origin})"))
+    print_wrapped(f"{result.scenario.name} ({result.scenario.origin})", 0)
     table = StreamTable(_COLUMNS, header=False)
     for step in result.steps:
         if step.checks:
@@ -98,23 +96,16 @@ def _print_result(result: Result) -> None:
         for check in step.checks:
             each, outcome = check.expectation, check.outcome
             ends = f"{each.source.text} → {each.destination}"
-            rest = ""
-            if len(ends) > WIDTH - _INDENT:
-                ends, rest = each.source.text, f"→ {each.destination}"
             if outcome is None:
                 message = "" if check.problem is None else check.problem.message
-                table.row(Cell("ERR", "error"), "", ends)
-                if rest:
-                    print_wrapped(rest, _INDENT)
-                print_wrapped(message, _INDENT, style="error")
+                table.entry(Cell("ERR", "error"), "", ends)
+                table.below(message, style="error")
                 continue
             mark = Cell("ok", "allow") if check.met else Cell("FAIL", "error")
-            table.row(mark, verdict_cell(outcome.verdict.value), ends)
-            if rest:
-                print_wrapped(rest, _INDENT)
-            print_wrapped(outcome_text(each, outcome), _INDENT, style="dim")
+            table.entry(mark, verdict_cell(outcome.verdict.value), ends)
+            table.below(outcome_text(each, outcome), style="dim")
             for line in _details(check):
-                print_wrapped(line, _INDENT)
+                table.below(line)
     print()
 
 

@@ -19,7 +19,7 @@ _SHARED = 20_000  # objects after which what they have in common is collected an
 _OBJECTS = (Pod, Namespace, Node, Service, ClusterNetworkPolicy, NetworkPolicy)
 
 
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
+class Head(msgspec.Struct, rename="camel", gc=False):
     """Who an object is, and which version of it."""
 
     name: str = ""
@@ -29,8 +29,8 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     generation: int = 0
 
 
-class _Head(msgspec.Struct, gc=False):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+class _Object(msgspec.Struct, gc=False):
+    metadata: Head = msgspec.field(default_factory=Head)
 
 
 class Single(NamedTuple):
@@ -48,10 +48,10 @@ class Single(NamedTuple):
     warnings: tuple[Problem, ...]
 
 
-_HEAD = msgspec.json.Decoder(_Head)
+_HEAD = msgspec.json.Decoder(_Object)
 
 
-def head_of(raw: bytes | msgspec.Raw) -> _Metadata:
+def head_of(raw: bytes | msgspec.Raw) -> Head:
     """Name, namespace, uid and version. Raises ``msgspec.MsgspecError``."""
     return _HEAD.decode(raw).metadata
 
@@ -66,9 +66,12 @@ class SingleReader:
         self._parts = PartReader()
         self._read = 0
 
-    def read(self, raw: bytes | msgspec.Raw) -> Single:
-        """What an object says. Raises ``msgspec.MsgspecError`` for one that says not even who."""
-        meta = head_of(raw)
+    def read(self, raw: bytes | msgspec.Raw, head: Head | None = None) -> Single:
+        """What an object says; ``head`` is its own, for whoever has it already.
+
+        Raises ``msgspec.MsgspecError`` for one that says not even who it is.
+        """
+        meta = head_of(raw) if head is None else head
         self._read += 1
         if self._read >= _SHARED:
             # It would keep the labels of every pod there ever was.
@@ -82,8 +85,8 @@ class SingleReader:
         except Exception as error:  # noqa: BLE001 - one object must not keep all others out
             what = f"internal error, please report it: {type(error).__name__}: {error}"
             problem = Problem(self._origin, entry.label, "", what)
-            head = (key, meta.uid, meta.resource_version, meta.generation)
-            return Single(*head, None, (problem,), ())
+            who = (key, meta.uid, meta.resource_version, meta.generation)
+            return Single(*who, None, (problem,), ())
         found: ClusterObject | None = None
         for thing in part.things.values():
             if isinstance(thing.found, _OBJECTS):

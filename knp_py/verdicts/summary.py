@@ -52,12 +52,16 @@ class Summary:
     ``dry_run`` counts what was not dropped although the verdict is no allow, ``again``
     what strict mode judged once more, ``shadows`` where candidate policies say otherwise
     (verdict, theirs, who decided theirs), ``omitted`` what the log left out, by verdict.
+    ``unidentified`` counts entries with an address in a pod network that no known pod has,
+    ``strangers`` those addresses.
     """
 
     def __init__(self) -> None:
         self.entries = 0
         self.dry_run = 0
         self.again = 0
+        self.unidentified = 0
+        self.strangers = Tally()
         self.omitted: Counter[str] = Counter()
         self.shadows = Tally()
         self.verdicts: Counter[str] = Counter()
@@ -73,6 +77,10 @@ class Summary:
         self.deciders.add(entry.verdict, direction, decider_text(entry))
         self.dry_run += entry.enforced is False and entry.verdict != "allow"
         self.again += entry.again is True
+        if entry.unidentified:
+            self.unidentified += 1
+            for address in entry.unidentified:
+                self.strangers.add(address)
         if entry.shadow:
             self.shadows.add(entry.verdict, entry.shadow.verdict, candidate_text(entry.shadow))
         if entry.verdict == "deny":

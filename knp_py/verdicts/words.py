@@ -76,11 +76,15 @@ def record_text(record: Record, *, direction: bool = True) -> str:
 
 
 def remarks_text(record: Record) -> str:
-    """What an agent says of its own deed, empty where that is no more than the verdict.
+    """What there is to say besides the verdict: unknown ends, and what the agent did.
 
+    Empty where there is nothing.
     ``dry run: not dropped; shadow: deny by egress: Admin next, rule 0``.
     """
     remarks = []
+    if record.unidentified:
+        addresses = ", ".join(record.unidentified)
+        remarks.append(f"unidentified: {addresses} (in a pod network, no known pod's)")
     if record.enforced is False and record.verdict != "allow":
         remarks.append("dry run: not dropped")
     if record.again is True:

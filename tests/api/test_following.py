@@ -4,6 +4,7 @@ Against a real HTTP server that behaves as kube-apiserver does. What a real kube
 is tested by ``test_real_server.py``, where there is one.
 """
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -172,6 +173,65 @@ def test_slow_pages_change_nothing_before_the_last(api: ApiServer, tmp_path: Pat
         assert len(following.batches) == 1
 
 
+@pytest.mark.parametrize(
+    ("tokens", "why"),
+    [
+        (itertools.repeat("same"), "a page leads to one that was there before"),
+        (itertools.cycle(["one", "two", "three"]), "a page leads to one that was there before"),
+        (map(str, itertools.count()), "more than 50 pages"),
+    ],
+)
+def test_a_list_that_never_ends_is_given_up_said_and_begun_anew(
+    api: ApiServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tokens: Iterator[str],
+    why: str,
+) -> None:
+    monkeypatch.setattr("knp_py.adapters.kube.follow._MOST_PAGES", 50)
+    api.endless_lists("/pods$", tokens)
+    with followed(enter(api, tmp_path)) as following:
+        said = ""
+
+        def is_said() -> bool:
+            nonlocal said
+            said += capfd.readouterr().err
+            return why in said
+
+        eventually(is_said, "it is said")
+        assert f"pods: {api.url}: its list of pods does not end: {why}; nothing is known" in said
+        eventually(lambda: why in following.resource("pods")["error"], "and shown")
+        assert following.cluster.waits_for() == "pods"
+        pages = [r.time for r in seen(api, "pods", watch=False) if "continue" not in r.query]
+        assert len(pages) > 1, "it has begun anew"
+        assert not following.batches
+        api.no_more_failures()
+        following.agrees(api)
+        assert not following.resource("pods")["error"]
+
+
+def test_what_is_being_listed_grows_old_meanwhile(api: ApiServer, following: Following) -> None:
+    """A page more says nothing of what is there: only the whole list does."""
+    api.wait_watches(6)
+    world = dict(following.world)
+    api.page_delay = 0.02
+    api.endless_lists("/pods$", map(str, itertools.count()))
+    api.expire_watches("pods")
+    eventually(lambda: following.resource("pods")["age_seconds"] > 1.0, "it is seen to be old")
+    assert not following.resource("pods")["error"], "it is still listing"
+    assert following.world == world
+    since = time.monotonic()
+    api.no_more_failures()
+    api.page_delay = 0.0
+
+    def is_fresh() -> bool:
+        return bool(following.resource("pods")["age_seconds"] < time.monotonic() - since)
+
+    eventually(is_fresh, "it is as old as the list that has ended")
+    following.agrees(api)
+
+
 def test_bookmarks_keep_a_quiet_watch_from_expiring(api: ApiServer, following: Following) -> None:
     api.wait_watches(6)
     api.churn(events=20, seed=7)  # pods only: the other watches hear of it by bookmarks
@@ -309,17 +369,36 @@ def test_a_crd_that_appears_later_and_goes(
             following.agrees(api)
 
 
+def refused(api: ApiServer) -> None:
+    api.fail(503, 1000, path="/namespaces$", watch=True)
+    api.close_watches("namespaces")
+
+
+def listing_long(api: ApiServer) -> None:
+    api.page_delay = 0.05
+    api.endless_lists("/namespaces$", map(str, itertools.count()))
+    api.expire_watches("namespaces")
+
+
+@pytest.mark.parametrize("deafen", [refused, listing_long])
 def test_policies_do_not_go_while_namespaces_are_not_heard(
-    api: ApiServer, following: Following, monkeypatch: pytest.MonkeyPatch
+    api: ApiServer,
+    following: Following,
+    monkeypatch: pytest.MonkeyPatch,
+    deafen: Callable[[ApiServer], None],
 ) -> None:
     """The namespace may be terminating, and then they hold until its pods are gone."""
     monkeypatch.setattr("knp_py.cli.nodeapi._AFTER_DEAF", 0.3)
     api.wait_watches(6)
     one, other = list(api.state("NetworkPolicy"))[:2]
     document = api.get("NetworkPolicy", *other)
-    api.fail(503, 1000, path="/namespaces$", watch=True)
-    api.close_watches("namespaces")
-    eventually(lambda: following.resource("namespaces")["error"] != "", "it is seen")
+    deafen(api)
+
+    def is_seen() -> bool:
+        namespaces = following.resource("namespaces")
+        return bool(namespaces["error"] or not namespaces["resource_version"])
+
+    eventually(is_seen, "it is seen")
     for namespace, name in (one, other):
         api.delete("NetworkPolicy", namespace, name)
     time.sleep(0.5)

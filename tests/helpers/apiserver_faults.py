@@ -3,7 +3,7 @@
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from helpers.apiserver_http import Request, Response
@@ -45,6 +45,7 @@ class Faults:
         self._find = find
         self._failures: list[Failure] = []
         self._dropped_continues = 0
+        self._endless: tuple[re.Pattern[str], Iterator[str]] | None = None
         self._thawed = threading.Event()
         self._thawed.set()
         self._over = threading.Event()  # the server is going away
@@ -88,9 +89,18 @@ class Faults:
             self._failures.append(Failure(times, answer, method, re.compile(path), watch))
 
     def no_more_failures(self) -> None:
-        """What ``fail`` ordered and was not used is forgotten."""
+        """What ``fail`` ordered and was not used is forgotten, and every list ends again."""
         with self.store.lock:
             self._failures.clear()
+            self._endless = None
+
+    def endless_lists(self, path: str, tokens: Iterable[str]) -> None:
+        """Pages have no objects but another to go on with, by the next of ``tokens``.
+
+        ``path``: a regular expression found in the list's.
+        """
+        with self.store.lock:
+            self._endless = re.compile(path), iter(tokens)
 
     def drop_continues(self, times: int = 1) -> None:
         """The next ``times`` requests that go on with a list get 410 Expired."""
@@ -99,6 +109,7 @@ class Faults:
 
     def _faulty(self, request: Request) -> Response | None:
         """The wrong answer to this request, if it is to get one."""
+        endless = None
         with self.store.lock:
             for failure in self._failures:
                 if failure.meets(request):
@@ -107,9 +118,14 @@ class Faults:
             if self._dropped_continues and request.query.get("continue"):
                 self._dropped_continues -= 1
                 return error_response(gone(request.query["continue"]))
+            if self._endless is not None and "limit" in request.query and not request.is_watch:
+                path, tokens = self._endless
+                if path.search(request.path):
+                    meta = {"resourceVersion": str(self.store.revision), "continue": next(tokens)}
+                    endless = Response(200, encode({"metadata": meta, "items": []}))
         if self.page_delay and request.method == "GET" and "limit" in request.query:
             self._over.wait(self.page_delay)
-        return None
+        return endless
 
     # Silence
 

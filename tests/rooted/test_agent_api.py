@@ -257,6 +257,34 @@ def test_a_restart_during_an_outage_holds_what_was_held(stage: Stage) -> None:
     assert not stage.connects("a", FORBIDDEN)
 
 
+def test_an_unselected_pods_address_stays_open_until_somebody_can_know_better(
+    stage: Stage,
+) -> None:
+    """A limit, said in daemonset/README.md: who is not selected passes without an agent.
+
+    Whoever gets that address while no agent hears of it passes too, selected or not.
+    """
+    unselected = stage.pods["new"]
+    selected = yaml.safe_load(yaml.safe_dump(unselected))
+    unselected["metadata"] |= {"name": "before", "labels": {"app": "z"}}
+    stage.api.apply(unselected)
+    agent = stage.agent("--fail-closed", "--remember", "off")
+    stage.waits("new", FORBIDDEN, expected=True)
+    agent.kill()
+    stage.api.delete("Pod", "x", "before")
+    stage.api.apply(selected)
+    assert stage.connects("new", FORBIDDEN, timeout=PATIENCE)
+    assert not stage.connects("a", ALLOWED), "whom the table knows as selected is held"
+    stage.outside(stage.api.stop_listening)
+    agent = stage.agent("--fail-closed", "--remember", "off", ready=False)
+    eventually(lambda: "waiting for" in agent.log, "it says for whom it waits")
+    assert stage.connects("new", FORBIDDEN, timeout=PATIENCE)
+    stage.outside(stage.api.start_listening)
+    eventually(agent.ready, "it has heard everything")
+    assert stage.connects("new", ALLOWED, timeout=PATIENCE)
+    assert not stage.connects("new", FORBIDDEN)
+
+
 def test_a_boot_without_an_api_server_holds_the_nodes_pods(stage: Stage) -> None:
     """No rules are left of the last time, only the file that tells the node's networks."""
     agent = stage.agent("--fail-closed")

@@ -316,7 +316,10 @@ def test_a_second_agent_is_refused_or_stays_out_of_the_way(node: NodeUnderTest) 
     warmed(node, "--fail-closed")
     same = node.agent("--metrics-bind-address", "127.0.0.1:0", ready=False)
     assert same.process.wait(PATIENCE) == 3
-    assert "an agent of the instance 'knp' is running here" in same.log
+    native = "by nftables queue" in same.log  # the first one's greeting: they share a log
+    assert "an agent of the instance 'knp' is running here: stop it first" in same.log
+    assert ("give this one --instance" in same.log) is native
+    assert ("only one agent can queue packets" in same.log) is not native
     # Where iptables queues, what one agent has queued never comes to the other's rules.
     options = ("--instance", "blue", "--metrics-bind-address", "127.0.0.1:9081")
     masks = ("--mark-mask", "0xf0000", "--generation-mask", "0xf00000", "--connmark-mask", "0xff")

@@ -74,26 +74,35 @@ def _read(token: Path) -> str:
     return token.read_text().strip()
 
 
-def by_kubeconfig(path: str, context: str = "") -> Access:
+def by_kubeconfig(
+    path: str, context: str = "", say: Callable[[str], object] = lambda _: None
+) -> Access:
     """By a kubeconfig file, or several with ``:`` between them; ``context`` other than its own.
 
-    Raises ``InputError`` for one that cannot be used.
+    Raises ``InputError`` for one that cannot be used. An exec plugin that takes its time is told
+    to ``say``; one that gives nothing when credentials have to be renewed makes ``headers`` raise
+    ``OSError``.
     """
     missing = [name for name in path.split(os.pathsep) if not os.path.isfile(name)]
     if missing:
         raise InputError(f"--kubeconfig {missing[0]}: no such file")
     try:
         from kubernetes import client, config  # noqa: PLC0415  see above
+
+        from knp_py.adapters.kube.plugins import PluginError, bound_plugins  # noqa: PLC0415
     except ImportError:
         raise InputError(
             "--kubeconfig needs the package kubernetes: pip install 'knp-py[agent,kubeconfig]'"
         ) from None
     settings = client.Configuration()
+    bound_plugins(path, say)
     try:
         config.load_kube_config(  # type: ignore[no-untyped-call]
             path, context=context or None, client_configuration=settings, persist_config=False
         )
         api = client.ApiClient(settings)
+    except PluginError as error:
+        raise InputError(f"--kubeconfig {path}: {error}") from None
     except Exception as error:  # noqa: BLE001 - whatever the loader cannot make sense of
         said = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"--kubeconfig {path}: cannot be used: {said}") from None
@@ -102,7 +111,10 @@ def by_kubeconfig(path: str, context: str = "") -> Access:
     pool.connection_pool_kw |= {"maxsize": _CONNECTIONS, "retries": False}
 
     def headers() -> dict[str, str]:
-        wanted: Mapping[str, Any] = settings.auth_settings()
+        try:
+            wanted: Mapping[str, Any] = settings.auth_settings()
+        except PluginError as error:
+            raise OSError(str(error)) from None
         return {
             each["key"]: each["value"]
             for each in wanted.values()

@@ -20,6 +20,7 @@ from knp_py.adapters.kube.resources import Resource
 from knp_py.adapters.kube.troubles import Troubles
 
 PAGE = 250  # objects; decoding one must not keep the packet thread waiting
+_MOST_PAGES = 10_000  # of one list: two and a half million objects are no cluster
 SILENCE = 75.0  # seconds without a byte after which a watch is begun anew; bookmarks come each 60
 _WATCH = 300  # seconds that a watch is asked to last, and up to twice that
 _SHORT = 1.0  # seconds; a watch that ends sooner is not begun again at once
@@ -54,7 +55,8 @@ class Mirror(Protocol):
 class Progress:
     """Where following a resource has got to; written by its thread, read by any.
 
-    ``heard`` is when the server last said something about it (``time.monotonic``), 0 for never;
+    ``heard`` is the moment of which the server has last told what there is, by a whole list or
+    by its watch (``time.monotonic``), 0 for never;
     ``synced`` whether it was ever listed whole; ``error`` what keeps it from going on, empty
     when nothing does; ``absent`` whether the server does not know the resource.
     """
@@ -203,7 +205,7 @@ class Follower:
             progress.absent = True
             kind = f"{self.resource.kind} {self.resource.api_version}"
             self._say(f"the cluster has no {kind}: none is in force; looking for it on")
-            self._have([])
+            self._have([], now)
             self._well()
             return _ABSENT / 10  # a server that is starting, or a proxy before it, may err once
         self._well()
@@ -221,11 +223,11 @@ class Follower:
 
     def _do_without(self, error: ApiError) -> float:
         """It is forbidden, and nothing waits for it."""
+        now = time.monotonic()
         if not self.progress.synced:
             self._say(f"{error}; goes on without: {self.resource.without}")
-            self._have([])
-        self.progress.error = str(error)
-        self.progress.heard = time.monotonic()
+            self._have([], now)
+        self.progress.error, self.progress.heard = str(error), now
         return _FORBIDDEN_FOR * (0.5 + random.random())  # noqa: S311  as above
 
     def _well(self) -> None:
@@ -249,31 +251,45 @@ class Follower:
     def _list(self) -> None:
         """All there is, in pages; nothing of it counts before the last one is there."""
         page = self._page("")  # the others show the same moment
-        self._have(self._objects(page))
+        shown = time.monotonic()
+        self._have(self._objects(page), shown)
         self.progress.lists += 1
         self._absent_since, self.progress.absent = 0.0, False
         self.progress.version = page.metadata.resource_version
         self._well()
 
     def _objects(self, page: _Page) -> Iterator[msgspec.Raw]:
-        while True:
+        """Of this page and all that follow it; raises ``UnreachableError`` where none is the last.
+
+        A page may be empty and another follow, but none leads back to where one was before.
+        """
+        seen = {""}  # what each page was asked for by
+        while proceed := page.metadata.proceed:
             yield from page.items or ()
-            if not page.metadata.proceed:
-                return
-            page = self._page(page.metadata.proceed)
+            if proceed in seen:
+                raise self._endless("a page leads to one that was there before")
+            if len(seen) >= _MOST_PAGES:
+                raise self._endless(f"more than {_MOST_PAGES:,} pages")
+            seen.add(proceed)
+            page = self._page(proceed)
+        yield from page.items or ()
+
+    def _endless(self, why: str) -> UnreachableError:
+        where = f"{self._client.server}: its list of {self.resource.plural}"
+        return UnreachableError(f"{where} does not end: {why}")
 
     def _page(self, proceed: str) -> _Page:
         query = self.resource.query(limit=PAGE, **{"continue": proceed})
         page = _PAGE_DECODER.decode(self._client.get(query))
         if not page.metadata.resource_version:
             raise UnreachableError(f"{self._client.server}: a list without a resourceVersion")
-        self.progress.heard = time.monotonic()
         return page
 
-    def _have(self, objects: Iterable[msgspec.Raw]) -> None:
+    def _have(self, objects: Iterable[msgspec.Raw], when: float) -> None:
+        """These were all there are at that moment (``time.monotonic``)."""
         changed = self._mirror.listed(objects)
         first = not self.progress.synced
-        self.progress.synced = True
+        self.progress.heard, self.progress.synced = when, True
         if changed or first:
             self._tell()
 

@@ -149,6 +149,9 @@ def test_a_number_that_is_taken(kernel: Given, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(NotPermittedError, match="queue 100 could not be opened") as refused:
         kernel.queue()
     assert "\n" not in str(refused.value)
+    assert "another agent" in str(refused.value)
+    assert "--nfqueue-id" in str(refused.value)
+    assert "--dns-queue-id" in str(refused.value)
 
 
 @pytest.mark.parametrize(

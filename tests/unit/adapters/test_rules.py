@@ -100,11 +100,36 @@ def test_an_agent_with_the_same_bits_is_not_joined(
 ) -> None:
     tools.add_json("nft", *theirs)
     rules = Rules("knp", "KNP", 0x78)
-    if refused:
-        with pytest.raises(NotPermittedError, match="knp_b of another agent"):
-            rules.refuse_neighbours(0x1F78, 0x00FF_FF00)
-    else:
+    if not refused:
         rules.refuse_neighbours(0x1F78, 0x00FF_FF00)
+        return
+    with pytest.raises(NotPermittedError) as said:
+        rules.refuse_neighbours(0x1F78, 0x00FF_FF00)
+    assert str(said.value) == (
+        "the table knp_b of another agent uses some of the same mark bits: give this one"
+        " --mark-mask, --generation-mask and --connmark-mask of its own, or stop the other and run"
+        " knp agent cleanup --instance b"
+    )
+    assert "--mark-mask, --generation-mask, --connmark-mask" in rules.room_for_two
+
+
+def test_where_iptables_queues_every_hint_says_that_there_is_room_for_one_agent(
+    tools: Tools,
+) -> None:
+    """None names an option: no option would help."""
+    tools.add_json("nft", table("knp_b"), about("0xff000000", "0xff"))
+    tools.add("nft", NO_QUEUE + "/bin/cat nft.json")
+    for name in IPTABLES:
+        tools.add(name)
+    rules = Rules("knp", "KNP", 0x78)
+    with pytest.raises(NotPermittedError) as refused:
+        rules.refuse_neighbours(0x1F78, 0x00FF_FF00)
+    why = "only one agent can queue packets, since this kernel has no nftables queue statement"
+    assert str(refused.value) == (
+        f"the table knp_b of another agent is here, and {why}: stop that agent and run"
+        " knp agent cleanup --instance b"
+    )
+    assert rules.room_for_two == f"; {why}"
 
 
 def test_complete_is_the_table_and_the_way_to_the_queue(tools: Tools) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from knp_py.agent.mirror import Mirror, Remark, lines_of, problems_of
 from knp_py.manifests.problems import Problem
-from knp_py.manifests.single import SingleReader
+from knp_py.manifests.single import Head, SingleReader, head_of
 from knp_py.model.changes import Change, ClusterObject, Verb
 from knp_py.model.objects import Origin
 
@@ -81,14 +81,17 @@ def test_a_known_version_is_not_read_again() -> None:
     reads: list[bytes] = []
 
     class Counting(SingleReader):
-        def read(self, raw: bytes | msgspec.Raw) -> Any:
+        def read(self, raw: bytes | msgspec.Raw, head: Head | None = None) -> Any:
+            assert head == head_of(raw)  # nor is who it is looked for twice
             reads.append(bytes(raw))
-            return super().read(raw)
+            return super().read(raw, head)
 
     mirror = Mirror(Counting("v1", "Pod", "cluster"))
     mirror.listed([raw("p"), raw("q")])
     mirror.listed([raw("p"), raw("q", version=2)])
     assert len(reads) == 3
+    mirror.event("MODIFIED", raw("q", version=3))
+    assert len(reads) == 4
 
 
 def test_a_list_that_breaks_off_changes_nothing() -> None:

@@ -39,7 +39,7 @@ def manifests(tmp_path: Path) -> str:
         (["--node-resolvers", "x"], "--node-resolvers"),
         (["--dns-queue-id", "100"], "the queues' numbers must differ"),
         (["--queues", "65"], "--queues"),
-        (["--metrics-bind-address", "9080"], "9080"),
+        (["--metrics-bind-address", "9080"], "--metrics-bind-address: '9080' is no address"),
         (["--shadow-manifests", "/nowhere"], "/nowhere"),
         (["--fail-sideways"], "--fail-sideways"),
     ],

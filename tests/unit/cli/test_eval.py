@@ -276,9 +276,9 @@ def test_explain_names_every_rule(manifests: str) -> None:
     assert "egress of shop/web, every policy considered:" in lines
     assert lines[-4:] == [
         "  Admin 10 names",
-        '    rule 0    Accept  no peer matches                         "in-cluster"',
-        '    rule 1    Accept  no such name is learned for it          "github"',
-        '    rule 2    Deny    decided                                 "rest"',
+        '    rule 0    Accept  no peer matches                       "in-cluster"',
+        '    rule 1    Accept  no such name is learned for it        "github"',
+        '    rule 2    Deny    decided                               "rest"',
     ]
     (steps,) = ask(manifests, *argv)["considered"]
     assert steps["policies"][0]["rules"][1]["rule_name"] == "github"
@@ -357,6 +357,63 @@ def test_probes_for_people(manifests: str, probes: Path) -> None:
     assert "deny, not allow" in " ".join(out.split())
     explained = knp("eval", "-m", manifests, "--probes", str(probes), "--explain").out
     assert explained.count("every policy considered") == 2
+
+
+@pytest.fixture
+def wordy(tmp_path: Path) -> str:
+    """Names as long as Deployments, namespaces and policies of a company have them."""
+    text = MANIFESTS.replace("shop", "payments-production").replace("name: names", f"name: {LONG}")
+    text = text.replace("name: web", "name: checkout-frontend-7d9f8b6c5d-x2x4q")
+    text = text.replace("name: db", "name: settlement-database-5c6f7d8b9f-abcde")
+    path = tmp_path / "wordy.yaml"
+    path.write_text(text.replace("name: in-cluster", f"name: {LONG}"))
+    return str(path)
+
+
+LONG = "egress-restrictions-of-the-platform-for-regulated-workloads"
+WEB = "payments-production/checkout-frontend-7d9f8b6c5d-x2x4q"
+DB = "payments-production/settlement-database-5c6f7d8b9f-abcde"
+
+
+def test_a_table_of_probes_fits_100_columns_and_cuts_no_name(wordy: str, probes: Path) -> None:
+    probes.write_text(
+        f'{{"id": "p1", "from": "{WEB}", "to": "{DB}", "port": 22, "expect": "allow"}}\n'
+        f'{{"id": "checkout-to-{LONG}", "from": "{WEB}", "to": "github.com"}}\n'
+        f'{{"id": 3, "from": "{WEB}", "to": "{DB}x"}}\n'
+    )
+    code, out, _ = knp("eval", "-m", wordy, "--probes", str(probes), "--explain")
+    assert code == 2
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 100
+    indent = " " * 39
+    assert lines[:11] == [
+        "ID                    VERDICT          CONNECTION",
+        f"p1                    deny, not allow  {WEB}",
+        f"{indent}→ {DB}",
+        f"{indent}TCP 22",
+        f"{indent}ingress: NetworkPolicy",
+        f"{indent}{DB}:",
+        f"{indent}isolates, no rule matches",
+        f"checkout-to-{LONG}  allow",
+        f"{indent}{WEB}",
+        f"{indent}→ 203.0.113.77 (github.com) TCP 443",
+        f"{indent}egress: Admin",
+    ]
+    assert "there is no pod" in out
+
+
+def test_explaining_fits_100_columns_and_cuts_no_name(wordy: str) -> None:
+    lines = knp(
+        "eval", "-m", wordy, "--from", WEB, "--to", "1.2.3.4", "--explain"
+    ).out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[-5:] == [
+        f"  Admin 10 {LONG}",
+        "    rule 0    Accept  no peer matches",
+        f'              "{LONG}"',
+        '    rule 1    Accept  no such name is learned for it        "github"',
+        '    rule 2    Deny    decided                               "rest"',
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ import sys
 import pytest
 from helpers.command import knp
 
+from knp_py.cli.lab_status import LabStatus, print_status
+from knp_py.cli.options import OutputFormat
+
 
 def test_every_command_explains_itself() -> None:
     shown = knp("lab", "--help").out
@@ -42,3 +45,16 @@ def test_help_loads_no_more_than_it_shows() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
+
+
+def test_the_status_of_a_lab_fits_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    pods: dict[str, tuple[str, ...]] = {"shop/web": ("10.244.1.5", "fd00:10:244:1::5")}
+    agent = {"pid": 4194304, "running": True, "mode": "fail-closed", "generation": 12}
+    lab = LabStatus("sandboxes", False, "examples/x", pods, agent, "/run/knp/lab/sandboxes")
+    print_status([lab], OutputFormat.TABLE)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert " ".join(lines).startswith(
+        "sandboxes: not whole: its server does not run, agent 4194304 fail-closed, generation 12;"
+        " files in /run/knp/lab/sandboxes POD"
+    )

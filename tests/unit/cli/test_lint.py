@@ -44,14 +44,15 @@ def clean(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_findings_as_text(shadowed: str) -> None:
-    ended = knp("lint", shadowed)
+def test_findings_as_text(shadowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(shadowed).parent)
+    ended = knp("lint", "policy.yaml")
     assert ended.code == 1
     assert ended.err == ""
     assert (
         ended.out
-        == f"""\
-ClusterNetworkPolicy guard ({shadowed})
+        == """\
+ClusterNetworkPolicy guard (policy.yaml)
   warning  shadowed-rule  spec.egress[1]
     never decides: spec.egress[0] 'everything' denies every flow it matches first
     fix: move it before spec.egress[0], or delete it
@@ -67,9 +68,35 @@ input
     )
 
 
-def test_text_fits_100_columns(shadowed: str) -> None:
-    lines = knp("lint", shadowed).out.splitlines()[1:]
+def test_text_fits_100_columns(shadowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = Path(shadowed).parent
+    path = f"{'policies-of-the-platform/' * 2}regulated/policy.yaml"
+    (directory / path).parent.mkdir(parents=True)
+    guard = "egress-restrictions-for-regulated-workloads"
+    (directory / path).write_text(POLICY.replace("guard", guard))
+    monkeypatch.chdir(directory)
+    lines = knp("lint", path).out.splitlines()
     assert max(map(len, lines)) <= 100
+    assert lines[:2] == [f"ClusterNetworkPolicy {guard}", f"    ({path})"]
+
+
+def test_a_fields_path_that_leaves_no_room_has_a_line_of_its_own(tmp_path: Path) -> None:
+    values = ", ".join(["a"] * 10 + ["not/a/value"])
+    wrong = ["{key: a, operator: Exists}"] * 10 + [f"{{key: a, operator: In, values: [{values}]}}"]
+    selector = f"{{matchExpressions: [{', '.join(wrong)}]}}"
+    peers = ["{podSelector: {}}"] * 10 + [f"{{namespaceSelector: {selector}}}"]
+    rules = ["{}"] * 100 + [f"{{from: [{', '.join(peers)}]}}"]
+    text = CLEAN.replace(
+        "{podSelector: {}}", f"{{podSelector: {{}}, ingress: [{', '.join(rules)}]}}"
+    )
+    (tmp_path / "deep.yaml").write_text(text)
+    lines = knp("lint", str(tmp_path / "deep.yaml")).out.splitlines()
+    field = "spec.ingress[100].from[10].namespaceSelector.matchExpressions[10].values[10]"
+    assert lines[1:3] == ["  error  invalid-object", f"    {field}"]
+    assert max(len(line) for line in lines if "deep.yaml" not in line) <= 100
+
+
+def test_the_catalogue_fits_100_columns() -> None:
     assert max(len(line) for line in knp("lint", "--list").out.splitlines()) <= 100
 
 

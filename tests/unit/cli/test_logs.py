@@ -109,6 +109,7 @@ def long_record(identity: object) -> str:
     record["id"] = identity
     record["src"]["pod"] = record["dst"]["pod"] = pod
     record["dst"]["names"] = ["a" * 200 + ".example.com"]
+    record["unidentified"] = ["u" * 250, "\x1b[31m"]  # a log may say anything
     record["decided_by"] |= {"policy": "q" * 250, "rule_name": "name with \x1b[31m words " * 9}
     return json.dumps(record)
 
@@ -340,3 +341,46 @@ def test_the_summary_of_an_agents_log() -> None:
             "count": 1,
         }
     ]
+
+
+def strange(*addresses: str) -> str:
+    record = json.loads(RECORD) | {"verdict": "allow", "unidentified": list(addresses)}
+    record["src"] = {"ip": addresses[0], "port": 37368}
+    return json.dumps(record) + "\n"
+
+
+def test_an_address_in_the_pod_network_that_is_no_known_pods_is_said() -> None:
+    log = f"{RECORD}\n{strange('10.244.1.9')}".encode()
+    said = "unidentified: 10.244.1.9 (in a pod network, no known pod's)"
+    *_, connection, who, remark = knp("logs", stdin=log).out.splitlines()
+    assert connection.endswith("10.244.1.9:37368 → 172.66.147.243:443 TCP (api.github.com)")
+    assert who.strip().startswith("egress: Admin default-deny")
+    assert remark == " " * 32 + said
+    compact = knp("logs", "-o", "compact", stdin=log).out.splitlines()
+    assert compact[1].endswith(f" ({said})")
+    assert "unidentified" not in compact[0]
+
+
+def test_the_summary_says_how_many_ends_are_unidentified_and_which() -> None:
+    addresses = [f"10.244.{n}.9" for n in range(30)]
+    log = "".join([f"{RECORD}\n", *map(strange, addresses), strange("10.244.7.9", "fd00::1")])
+    lines = knp("logs", "--summary", stdin=log.encode()).out.splitlines()
+    assert lines[1] == "31 of them with an address in a pod network that no known pod has"
+    table = lines[lines.index("count  unidentified addresses") :]
+    assert table[1:3] == ["    2  10.244.7.9", "    1  10.244.0.9"]
+    assert table[21] == "and 11 addresses more"
+    document = json.loads(knp("logs", "--summary", "-o", "json", stdin=log.encode()).out)
+    assert document["unidentified"] == 31
+    assert document["unidentified_addresses"][0] == {"address": "10.244.7.9", "count": 2}
+    assert len(document["unidentified_addresses"]) == 20
+
+
+def test_a_summary_says_that_there_were_more_denied_flows_than_it_lists() -> None:
+    record = json.loads(RECORD)
+    lines = []
+    for port in range(1, 24):
+        record["dst"]["port"] = port
+        lines.append(json.dumps(record) + "\n")
+    out = knp("logs", "--summary", stdin="".join(lines).encode()).out
+    assert out.endswith("\nand 3 flows more\n")
+    assert "flows more" not in knp("logs", "--summary", stdin="".join(lines[:20]).encode()).out

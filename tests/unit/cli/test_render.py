@@ -122,6 +122,53 @@ def test_rows_one_by_one_keep_their_columns() -> None:
     ]
 
 
+ENTRIES = (Column("#", 3, right=True), Column("verdict", 7), Column("connection"))
+
+
+def entries(*rows: tuple[str, str, str], cut: bool = False) -> list[str]:
+    out = io.StringIO()
+    table = StreamTable(ENTRIES, stream=out, header=False)
+    for row in rows:
+        table.entry(*row, cut=cut)
+    table.below("who decided")
+    *lines, last = out.getvalue().splitlines()
+    assert last == " " * 14 + "who decided"
+    return lines
+
+
+def test_an_entry_that_fits_is_one_line() -> None:
+    text = f"{'a' * 40} → {'b' * 43}"
+    assert len(text) == 86
+    assert entries(("7", "deny", text)) == [f"  7  deny     {text}"]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_entry_that_does_not_fit_goes_on_behind_its_arrow(cut: bool) -> None:
+    """Also where it is a longer number in front that leaves it no room."""
+    a, b = "a" * 40, "b" * 43
+    long = [" 12345  deny     " + a, " " * 14 + f"→ {b}"]
+    assert entries(("12345", "deny", f"{a} → {b}"), cut=cut) == [long[0].strip(), long[1]]
+    assert entries(("1", "deny", f"{a} → {b}b"), cut=cut) == [
+        f"  1  deny     {a}",
+        " " * 14 + f"→ {b}b",
+    ]
+
+
+def test_what_is_too_long_for_the_first_line_begins_on_the_second() -> None:
+    assert entries(("1" * 9, "deny", "a" * 86)) == ["1" * 9 + "  deny", " " * 14 + "a" * 86]
+    assert entries(("1", "deny", "a" * 90)) == ["  1  deny     " + "a" * 90]  # nor is it cut
+    words = "some words " * 12
+    lines = entries(("1" * 9, "deny", words))
+    assert max(map(len, lines)) <= 100
+    assert " ".join(" ".join(lines).split()) == f"{'1' * 9} deny {words.strip()}"
+
+
+def test_an_entry_of_which_words_may_be_cut_is_never_too_wide() -> None:
+    lines = entries(("1" * 20, "deny", f"{'a' * 200} → {'b' * 200}"), cut=True)
+    assert max(map(len, lines)) <= 100
+    assert "".join("".join(lines).split()) == f"{'1' * 20}deny{'a' * 200}→{'b' * 200}"
+
+
 def test_rows_one_by_one_are_coloured_outside_their_padding() -> None:
     out = Terminal()
     StreamTable((Column("A", 6), Column("B")), stream=out, flush=True).row(

@@ -146,6 +146,20 @@ def test_the_table_names_who_decided_and_what_was_left_out(place: Path) -> None:
     assert max(map(len, ended.out.splitlines())) <= 100
 
 
+def test_a_long_capture_fits_100_columns(place: Path) -> None:
+    """Its times and numbers are wider than their columns, and names fill the rest."""
+    wide = "n" * (100 - 28 - len(f":40000 → {EXAMPLE}:443 TCP") - len("shop/"))
+    cluster = place / "cluster.yaml"
+    cluster.write_text(cluster.read_text().replace("name: web,", f"name: {wide},"))
+    packets = [at(seconds, syn(WEB, EXAMPLE, 40000, 443)) for seconds in (0.0, 1000.0)]
+    packets += [at(90_000.0 + n, syn(WEB, DB, 1024 + n, 80)) for n in range(3)]
+    wrpcap(str(place / "long.pcap"), packets)
+    lines = knp("replay", str(place / "long.pcap"), "-m", str(cluster)).out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert f"    1    0.000000  deny     shop/{wide}:40000 → {EXAMPLE}:443 TCP" in lines
+    assert f"    2  1000.000000  deny     shop/{wide}:40000" in lines
+
+
 def test_json_is_one_document_with_the_summary(place: Path) -> None:
     ended = knp("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"), "-o", "json")
     document = json.loads(ended.out)

@@ -40,6 +40,16 @@ def test_all_met(folder: Path) -> None:
     ]
 
 
+def test_a_scenarios_title_fits_100_columns(folder: Path) -> None:
+    path = scenario(folder, MET)
+    title = "the checkout front end reaches the payment gateway and nothing else at all"
+    Path(path).write_text(Path(path).read_text().replace("name: s\n", f"name: {title}\n"))
+    out = knp("test", path).out
+    assert f"{title} ({path})" in " ".join(out.split())
+    assert max(len(line) for line in out.splitlines() if path not in line) <= 100
+    assert len(out.splitlines()[0]) <= 100
+
+
 def test_what_is_not_met_says_why(folder: Path) -> None:
     ended = knp("test", scenario(folder, MET, UNMET))
     assert (ended.code, ended.err) == (1, "")

@@ -82,3 +82,12 @@ def test_summary_counts_what_the_agent_says_besides() -> None:
     assert (counts.entries, counts.dry_run, counts.again) == (2, 1, 1)
     assert counts.shadows.top() == [(("deny", "allow", "egress: Admin next, rule 0"), 1)]
     assert counts.omitted == {"deny": 5}
+
+
+def test_summary_counts_connections_with_an_unidentified_end_and_the_addresses_apart() -> None:
+    counts = Summary()
+    counts.add(ENTRY)
+    counts.add(replaced(unidentified=("10.244.1.9", "10.244.1.8")))
+    counts.add(replaced(unidentified=("10.244.1.9",), verdict="allow"))
+    assert counts.unidentified == 2
+    assert counts.strangers.top() == [(("10.244.1.9",), 2), (("10.244.1.8",), 1)]

@@ -141,6 +141,14 @@ def test_names_that_opened_the_way_are_part_of_a_decision() -> None:
         ({"enforced": False, "verdict": "allow"}, ""),
         ({"enforced": True, "again": False}, ""),
         ({"again": True}, "judged again"),
+        ({"unidentified": ()}, ""),
+        (
+            {"unidentified": ("10.244.1.9", "fd00::9"), "enforced": False},
+            (
+                "unidentified: 10.244.1.9, fd00::9 (in a pod network, no known pod's);"
+                " dry run: not dropped"
+            ),
+        ),
         (
             {"shadow": Candidate("allow", Decider("egress", "Default", action="Accept"))},
             "shadow: allow by default: no policy decided",
@@ -161,7 +169,7 @@ def test_names_that_opened_the_way_are_part_of_a_decision() -> None:
         ({"shadow": Candidate("unknown", None)}, "shadow: unknown by undecided"),
     ],
 )
-def test_what_the_agent_says_of_its_deed(changes: dict[str, object], text: str) -> None:
+def test_what_a_record_says_besides_its_verdict(changes: dict[str, object], text: str) -> None:
     assert remarks_text(replaced(**changes)) == text
 
 

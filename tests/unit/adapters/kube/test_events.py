@@ -1,7 +1,5 @@
 """Events: what cannot be understood, once, and never many."""
 
-from collections.abc import Iterator
-
 import pytest
 from helpers.apiclients import asked
 from helpers.apiserver import ApiServer
@@ -23,19 +21,10 @@ NOTED = "/api/v1/namespaces/x/events"
 
 
 @pytest.fixture
-def api() -> Iterator[ApiServer]:
-    with ApiServer() as api:
-        for name in ("kube-system", "default", "x"):
-            api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        api.install_crd("experimental")
-        without_schema(api)
-        yield api
-
-
-@pytest.fixture
-def node(api: ApiServer) -> Iterator[StatusNode]:
-    with status_nodes(api, "n1") as (node,):
-        yield node
+def api(api: ApiServer) -> ApiServer:
+    """One that takes policies of which something is to be said."""
+    without_schema(api)
+    return api
 
 
 def test_what_an_event_says(api: ApiServer, node: StatusNode) -> None:

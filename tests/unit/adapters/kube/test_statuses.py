@@ -1,8 +1,5 @@
 """Conditions: ours right, everybody else's as they were, and nothing written without need."""
 
-from collections.abc import Iterator
-
-import pytest
 from helpers.apiclients import asked
 from helpers.apiserver import ApiServer
 from helpers.writers import (
@@ -12,7 +9,6 @@ from helpers.writers import (
     StatusNode,
     conditions,
     policy,
-    status_nodes,
     without_schema,
 )
 
@@ -24,21 +20,6 @@ OTHERS = {
     "lastTransitionTime": "2026-01-01T00:00:00Z",
     "observedGeneration": 1,
 }
-
-
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
-    with ApiServer() as api:
-        for name in ("kube-system", "default"):
-            api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        api.install_crd("experimental")
-        yield api
-
-
-@pytest.fixture
-def node(api: ApiServer) -> Iterator[StatusNode]:
-    with status_nodes(api, "n1") as (node,):
-        yield node
 
 
 def writes(api: ApiServer) -> list[str]:

@@ -1,8 +1,5 @@
 """Several nodes and one server: who writes what, and what that costs."""
 
-from collections.abc import Iterator
-
-import pytest
 from helpers.apiclients import asked
 from helpers.apiserver import ApiServer
 from helpers.nodes import eventually
@@ -27,21 +24,6 @@ def is_elected(node: StatusNode) -> bool:
 
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-
-
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
-    with ApiServer() as api:
-        for name in ("kube-system", "default", "x"):
-            api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        api.install_crd("experimental")
-        yield api
-
-
-@pytest.fixture
-def node(api: ApiServer) -> Iterator[StatusNode]:
-    with status_nodes(api, "n1") as (node,):
-        yield node
 
 
 def test_what_a_start_asks_for_and_what_a_steady_state_costs(
