@@ -164,16 +164,11 @@ class WorldKeeper:
         self._here = {pod.uid for pod in here}
         members = members_of(snapshot, self._node, here)
         if self._told:
-            self._nameless = frozenset(
-                address
-                for pod in here
-                if pod.namespace not in snapshot.namespaces
-                for address in pod.ips
-                if address in members.managed or address in members.open_
-            )
+            self._nameless = self._without_namespace(snapshot)
             # Whom nobody selects as far as is known must come by all the same.
+            ours = self._nameless & (members.managed | members.open_)
             members = members._replace(
-                managed=members.managed | self._nameless, open_=members.open_ - self._nameless
+                managed=members.managed | ours, open_=members.open_ - ours
             )
         isolated = [
             address
@@ -181,6 +176,14 @@ class WorldKeeper:
             if (end := snapshot.endpoints.get(address)) and snapshot.profiles[end.identity].egress
         ]
         return members._replace(links=self._links(isolated))
+
+    def _without_namespace(self, snapshot: Snapshot) -> frozenset[int]:
+        """Addresses of pods, of any node: a rule may be about namespaces of the other end too."""
+        unknown = self._state.unknown_namespaces()
+        if not unknown:
+            return frozenset()
+        ends = snapshot.endpoints.items()
+        return frozenset(address for address, end in ends if end.pod.namespace in unknown)
 
     def _next_generation(self) -> int:
         """Its number, once no connection's mark has it any more from another round."""

@@ -410,7 +410,7 @@ def test_connections_of_pods_that_are_gone_end(n1: Node) -> None:
 def test_pods_whose_namespace_is_not_known_come_by() -> None:
     """Who selects them by its labels is not known either (each kind has a watch of its own)."""
     keeper = Node(told=True).start(A, B, FAR, N1, namespace("y"))
-    assert keeper.worlds[-1].nameless == frozenset(A.ips)
+    assert keeper.worlds[-1].nameless == frozenset(A.ips + FAR.ips)
     assert keeper.keeper.members.managed == frozenset(A.ips)
     assert keeper.keeper.members.open_ == frozenset(B.ips)
     keeper.keeper.change(applied(namespace("x")))
