@@ -167,9 +167,7 @@ class WorldKeeper:
             self._nameless = self._without_namespace(snapshot)
             # Whom nobody selects as far as is known must come by all the same.
             ours = self._nameless & (members.managed | members.open_)
-            members = members._replace(
-                managed=members.managed | ours, open_=members.open_ - ours
-            )
+            members = members._replace(managed=members.managed | ours, open_=members.open_ - ours)
         isolated = [
             address
             for address in members.managed

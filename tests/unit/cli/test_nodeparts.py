@@ -1,13 +1,14 @@
 """What the command line of ``knp agent`` says, once it is taken together."""
 
+import socket
+
 import pytest
 
-from knp_py.cli import nodeparts
 from knp_py.cli.nodeparts import Settings
 
 
 def settings(**given: object) -> Settings:
-    fields = {name: None for name in Settings._fields} | {"all_nodes": False, "hostname": ""}
+    fields = dict.fromkeys(Settings._fields) | {"all_nodes": False, "hostname": ""}
     return Settings(**(fields | given))  # type: ignore[arg-type]
 
 
@@ -17,6 +18,6 @@ def test_a_node_is_called_as_the_kubelet_registers_it(
 ) -> None:
     """Under another name no pod is here, and nothing is judged."""
     assert settings(hostname=given).node == "worker-1"
-    monkeypatch.setattr(nodeparts.socket, "gethostname", lambda: given)
+    monkeypatch.setattr(socket, "gethostname", lambda: given)
     assert settings().node == "worker-1"
     assert settings(all_nodes=True, hostname=given).node is None
