@@ -67,6 +67,12 @@ class WorldKeeper:
         at = self.snapshot.pod_at
         return len({pod.uid for address in self.members.managed if (pod := at(address))})
 
+    def owners(self) -> dict[int, str]:
+        """UIDs of this node's pods by their addresses."""
+        addresses = self.members.managed | self.members.open_
+        at = self.snapshot.pod_at
+        return {address: pod.uid for address in addresses if (pod := at(address))}
+
     def knows_node(self) -> bool:
         """Whether any object says that this node is there."""
         pods = self.snapshot.pods.values()

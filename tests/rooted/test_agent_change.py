@@ -333,3 +333,32 @@ def test_a_pod_does_not_inherit_what_was_allowed_to_its_address(node: NodeUnderT
         third = successor.replace("uid: c", "uid: d").replace("name: c,", "name: d,")
         node.in_force(agent, node.write("cluster.yaml", third))
         eventually(lambda: not answered(), "the third inherits nothing")
+
+
+def test_nor_when_nobody_was_there_to_see_it_change(node: NodeUnderTest) -> None:
+    """The agent is updated, and meanwhile the address goes to another pod."""
+    node.serve_udp("x/b", B, 90, lambda data: data)
+    agent = node.agent("--fail-closed")
+    with node.topology.socket("x/a", socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.4)
+        sock.bind((A, 40000))
+
+        def answered() -> bool:
+            sock.sendto(b"there?", (B, 90))
+            try:
+                return sock.recv(64) == b"there?"
+            except TimeoutError:
+                return False
+
+        eventually(answered, "it is answered")
+        agent.stop()
+        agent = node.agent("--fail-closed")
+        eventually(answered, "for the same pod it goes on")
+        agent.stop()
+        successor = CLUSTER.replace(
+            "name: a, namespace: x, uid: one", "name: c, namespace: x, uid: c"
+        )
+        node.write("cluster.yaml", successor.replace("app: a", "app: c"))
+        node.write("policy.json", policy("Deny").replace('"a"', '"c"'))
+        node.agent("--fail-closed")
+        eventually(lambda: not answered(), "the second inherits nothing")

@@ -407,6 +407,14 @@ def test_connections_of_pods_that_are_gone_end(n1: Node) -> None:
     assert len(n1.forgotten) == 2
 
 
+def test_whose_the_nodes_addresses_are(n1: Node) -> None:
+    """Other nodes' pods are other nodes' business."""
+    n1.keeper.change(applied(FAR))
+    assert n1.keeper.owners() == dict.fromkeys(A.ips, A.uid) | dict.fromkeys(B.ips, B.uid)
+    n1.keeper.change([Change(Verb.DELETED, B)])
+    assert n1.keeper.owners() == dict.fromkeys(A.ips, A.uid)
+
+
 def test_pods_whose_namespace_is_not_known_come_by() -> None:
     """Who selects them by its labels is not known either (each kind has a watch of its own)."""
     keeper = Node(told=True).start(A, B, FAR, N1, namespace("y"))
