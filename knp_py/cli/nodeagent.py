@@ -19,7 +19,7 @@ from knp_py.adapters.forgetting import Forgetting
 from knp_py.adapters.http import HttpServer
 from knp_py.adapters.instance import InstanceLock
 from knp_py.adapters.kernelqueue import KernelQueue
-from knp_py.adapters.links import links_of
+from knp_py.adapters.links import links_of, own_addresses
 from knp_py.adapters.namefile import NameFile, boot_id
 from knp_py.adapters.outlet import Outlet
 from knp_py.adapters.ownerfile import OwnerFile
@@ -141,6 +141,7 @@ class NodeAgent:
                 sweep=lambda: clear_marks(self._marks.connection),
                 forget=self._forget,
                 links=links_of,
+                own=own_addresses,
                 told=not settings.manifests,
             )
             # The judge has its world before a queue is open: packets come at once.

@@ -362,3 +362,15 @@ def test_nor_when_nobody_was_there_to_see_it_change(node: NodeUnderTest) -> None
         node.write("policy.json", policy("Deny").replace('"a"', '"c"'))
         node.agent("--fail-closed")
         eventually(lambda: not answered(), "the second inherits nothing")
+
+
+def test_the_nodes_own_address_in_its_pod_network_is_reached(node: NodeUnderTest) -> None:
+    """A bridge's or a gateway's: nobody has to be known for a pod to be there."""
+    gateway = "10.93.1.1"
+    assert node.run("node", "ip", "addr", "add", gateway, "dev", "lo").returncode == 0
+    node.serve_tcp("node", 80)
+    agent = node.agent("--fail-closed")
+    assert node.connects("x/a", gateway, 80, timeout=PATIENCE)
+    assert not node.connects("x/a", "10.93.1.99", 80)
+    node.in_force(agent, node.write("policy.json", policy("Deny")))
+    assert not node.connects("x/a", gateway, 80)

@@ -64,6 +64,7 @@ class Node:
         )
         self.forgotten: list[frozenset[int]] = []
         self.links: dict[int, str] = {}
+        self.own: frozenset[int] = frozenset()
         self.keeper = WorldKeeper(
             self.layout,
             self.kernel,
@@ -72,8 +73,14 @@ class Node:
             sweep=self._swept,
             forget=self.forgotten.append,
             links=self._links_of,
+            own=lambda: self.own,
             told=told,
         )
+
+    def knows(self, text: str) -> bool:
+        """Whether an address is in the node's pod networks, as the judge has them."""
+        networks = self.worlds[-1].networks
+        return any(first <= address(text) <= last for first, last in networks)
 
     def _links_of(self, addresses: Iterable[int]) -> frozenset[str]:
         return frozenset(self.links[each] for each in addresses if each in self.links)
@@ -405,6 +412,22 @@ def test_connections_of_pods_that_are_gone_end(n1: Node) -> None:
     assert n1.forgotten[1:] == [frozenset(A.ips)]
     n1.keeper.change(applied(msgspec.structs.replace(again, labels={"other": "labels"})))
     assert len(n1.forgotten) == 2
+
+
+def test_the_nodes_own_address_in_its_pod_network_is_no_unknown_pods() -> None:
+    """A bridge's or a gateway's: what a pod says to it is judged as to any node's."""
+    node_ = Node()
+    node_.own = frozenset(map(address, ("10.1.0.1", "192.168.0.1", "fd00:1::1")))
+    node_.start(A, N1, POLICY)
+    networks = node_.worlds[-1].networks
+    assert node_.keeper.members.local == frozenset(networks)
+    assert [node_.knows(text) for text in ("10.1.0.0", "10.1.0.2", "fd00:1::2")] == [True] * 3
+    assert [node_.knows(text) for text in ("10.1.0.1", "fd00:1::1")] == [False] * 2
+    assert not node_.keeper.links_changed()
+    node_.own = frozenset()
+    assert node_.keeper.links_changed()
+    assert node_.keeper.change(())
+    assert node_.knows("10.1.0.1")
 
 
 def test_whose_the_nodes_addresses_are(n1: Node) -> None:
