@@ -8,6 +8,7 @@ pod sends must not keep out the node's own probes, which end an agent that does 
 """
 
 import contextlib
+import errno
 import socket
 import socketserver
 import sys
@@ -59,7 +60,7 @@ class HttpServer:
             self._servers.append(_listen(host, port, pages))
             found, number = self._servers[0].socket.getsockname()[:2]
             if found in _EVERYWHERE:
-                self._servers.append(_listen_beside(self._servers[0], number, pages))
+                self._servers += _listen_beside(self._servers[0], number, pages)
         except OSError as error:
             for server in self._servers:
                 server.server_close()
@@ -116,12 +117,18 @@ def _listen(host: str, port: int, pages: Pages) -> "_Server":
     return _Server(family, address, pages)
 
 
-def _listen_beside(everywhere: "_Server", port: int, pages: Pages) -> "_Server":
+def _listen_beside(everywhere: "_Server", port: int, pages: Pages) -> "list[_Server]":
     """On the loopback alone, whose connections then come here and not to ``everywhere``.
 
     Only now do both say that they share the port: before, who else has it would not be noticed.
+    None where there is no such address.
     """
-    return _Server(socket.AF_INET, (LOOPBACK, port), pages, share=everywhere.socket)
+    try:
+        return [_Server(socket.AF_INET, (LOOPBACK, port), pages, share=everywhere.socket)]
+    except OSError as error:
+        if error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+            return []
+        raise
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):

@@ -248,6 +248,14 @@ def test_who_comes_by_the_loopback_is_not_pushed_out_by_others(
         assert b" 200 OK\r\n" in probe.makefile("rb").read()
 
 
+def test_a_loopback_that_is_not_there_is_done_without(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LOOPBACK", "192.0.2.1")
+    with serving(agent, ":0") as server:
+        assert said(server, b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200 ")
+
+
 @pytest.mark.parametrize("bind", [":{}", "127.0.0.1:{}", "0.0.0.0:{}"])
 def test_all_addresses_are_taken_by_one(agent: Agent, bind: str) -> None:
     with (
