@@ -3,9 +3,12 @@
 Anybody who reaches the node may talk to it, so it is bounded: GET and HEAD without bodies,
 one request a connection, a deadline for each, a few connections at a time. When there are
 too many the oldest goes, which is the one that has had the most time to say what it wants.
+Who listens on all addresses does so on the loopback once more, with a queue of its own: what a
+pod sends must not keep out the node's own probes, which end an agent that does not answer.
 """
 
 import contextlib
+import errno
 import socket
 import socketserver
 import sys
@@ -19,9 +22,11 @@ import msgspec
 
 from knp_py.errors import InputError, NotPermittedError
 
+LOOPBACK: Final = "127.0.0.1"
 MOST_CONNECTIONS: Final = 8
 DEADLINE: Final = 5.0  # seconds that a connection may last
 
+_EVERYWHERE = frozenset(("::", "0.0.0.0"))  # noqa: S104 - asked for
 _POLL = 0.1  # seconds in which a deadline or the end is noticed
 _PLAIN = "text/plain; charset=utf-8"
 
@@ -50,36 +55,46 @@ class HttpServer:
 
     def __init__(self, bind: str, pages: Pages) -> None:
         host, port = parse_bind(bind)
+        self._servers: list[_Server] = []
         try:
-            self._server = _listen(host, port, pages)
+            self._servers.append(_listen(host, port, pages))
+            found, number = self._servers[0].socket.getsockname()[:2]
+            if found in _EVERYWHERE:
+                self._servers += _listen_beside(self._servers[0], number, pages)
         except OSError as error:
+            for server in self._servers:
+                server.server_close()
             reason = error.strerror or str(error)
             raise NotPermittedError(f"cannot listen on {bind}: {reason}") from error
-        self._thread: threading.Thread | None = None
-        found, number = self._server.socket.getsockname()[:2]
+        self._threads: list[threading.Thread] = []
         self.address = f"[{found}]:{number}" if ":" in found else f"{found}:{number}"
         self.port: int = number
 
     @property
     def failures(self) -> int:
         """How many pages raised."""
-        return self._server.failures
+        return sum(server.failures for server in self._servers)
 
     def start(self) -> None:
         """Answer requests from threads of their own from now on."""
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL,), name="http", daemon=True
-        )
-        self._thread.start()
+        for server in self._servers:
+            thread = threading.Thread(
+                target=server.serve_forever, args=(_POLL,), name="http", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
 
     def stop(self) -> None:
         """Listen no more; connections that are open end."""
-        if self._thread is not None:
-            self._server.shutdown()
-            self._thread.join()
-            self._thread = None
-        self._server.server_close()
-        self._server.end_all()
+        if self._threads:
+            for server in self._servers:
+                server.shutdown()
+            for thread in self._threads:
+                thread.join()
+            self._threads = []
+        for server in self._servers:
+            server.server_close()
+            server.end_all()
 
 
 def parse_bind(text: str) -> tuple[str, int]:
@@ -102,6 +117,20 @@ def _listen(host: str, port: int, pages: Pages) -> "_Server":
     return _Server(family, address, pages)
 
 
+def _listen_beside(everywhere: "_Server", port: int, pages: Pages) -> "list[_Server]":
+    """On the loopback alone, whose connections then come here and not to ``everywhere``.
+
+    Only now do both say that they share the port: before, who else has it would not be noticed.
+    None where there is no such address.
+    """
+    try:
+        return [_Server(socket.AF_INET, (LOOPBACK, port), pages, share=everywhere.socket)]
+    except OSError as error:
+        if error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+            return []
+        raise
+
+
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Not an ``HTTPServer``, which asks DNS for its own name before it listens."""
 
@@ -110,10 +139,13 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     block_on_close = False
     request_queue_size = 64
 
-    def __init__(self, family: int, address: Any, pages: Pages) -> None:
+    def __init__(
+        self, family: int, address: Any, pages: Pages, share: socket.socket | None = None
+    ) -> None:
         self.address_family = family
         self.pages = pages
         self.failures = 0
+        self._share = share
         self._open: dict[socket.socket, float] = {}  # when it began, oldest first
         self._lock = threading.Lock()
         super().__init__(address, _Handler)
@@ -122,6 +154,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         if self.address_family == socket.AF_INET6:
             only = self.server_address[0] != "::"
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+        if self._share is not None:
+            for each in (self._share, self.socket):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:

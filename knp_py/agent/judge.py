@@ -83,7 +83,7 @@ class Mode(NamedTuple):
 class World(NamedTuple):
     """What packets are judged by. ``networks`` are this node's pod networks, as ranges.
 
-    ``nameless`` are addresses of this node's pods whose namespace is not known: who selects them
+    ``nameless`` are addresses of pods, of any node, whose namespace is not known: who selects them
     by its labels is not known either.
     """
 

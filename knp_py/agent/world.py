@@ -16,7 +16,7 @@ from knp_py.engine.snapshot import EMPTY, Snapshot
 from knp_py.engine.state import ClusterState
 from knp_py.errors import NotPermittedError
 from knp_py.model.changes import Change, Verb
-from knp_py.model.net import parse_cidr
+from knp_py.model.net import parse_cidr, subtract
 from knp_py.model.objects import Pod
 
 
@@ -28,8 +28,9 @@ class WorldKeeper:
     times from the connections' marks. ``forget`` ends the connections of addresses whose pod is
     gone: whoever has them next is another (semantics §1). ``told`` says that every namespace is
     told of: a pod whose namespace is not there is one that not all is known of. ``links`` gives
-    the interfaces behind which addresses are. ``behind`` says that the kernel does not have what
-    we have.
+    the interfaces behind which addresses are, ``own`` the node's addresses: one in its pod
+    network (a bridge's, a gateway's) is nobody's who is not known yet. ``behind`` says that the
+    kernel does not have what we have.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class WorldKeeper:
         sweep: Callable[[], object],
         forget: Callable[[frozenset[int]], object],
         links: Callable[[Iterable[int]], frozenset[str]],
+        own: Callable[[], frozenset[int]],
         told: bool = False,
     ) -> None:
         self.snapshot: Snapshot = EMPTY
@@ -54,6 +56,8 @@ class WorldKeeper:
         self._sweep = sweep
         self._forget = forget
         self._links = links
+        self._own = own
+        self._own_now: frozenset[int] | None = None  # as it was looked at last
         self._told = told
         self._nameless: frozenset[int] = frozenset()
         self._gone: set[int] = set()  # addresses whose pods are gone, until that is in force
@@ -66,6 +70,12 @@ class WorldKeeper:
         """How many pods are judged here."""
         at = self.snapshot.pod_at
         return len({pod.uid for address in self.members.managed if (pod := at(address))})
+
+    def owners(self) -> dict[int, str]:
+        """UIDs of this node's pods by their addresses."""
+        addresses = self.members.managed | self.members.open_
+        at = self.snapshot.pod_at
+        return {address: pod.uid for address in addresses if (pod := at(address))}
 
     def knows_node(self) -> bool:
         """Whether any object says that this node is there."""
@@ -148,8 +158,12 @@ class WorldKeeper:
         return touched
 
     def links_changed(self) -> bool:
-        """Whether pods are behind other interfaces than at the last change."""
-        return self._members(self.snapshot).links != self.members.links
+        """Whether pods are behind other interfaces, or the node has other addresses, than before.
+
+        Its addresses are looked at here only: there may be many, as with IPVS.
+        """
+        self._own_now = self._own()
+        return self._members(self.snapshot) != self.members
 
     def heal(self) -> None:
         """The rules are not what they should be: put all of them in force again."""
@@ -163,24 +177,33 @@ class WorldKeeper:
         here = [pod for pod in here if is_here(pod, self._node)]
         self._here = {pod.uid for pod in here}
         members = members_of(snapshot, self._node, here)
+        members = members._replace(local=self._without_own(members.local))
         if self._told:
-            self._nameless = frozenset(
-                address
-                for pod in here
-                if pod.namespace not in snapshot.namespaces
-                for address in pod.ips
-                if address in members.managed or address in members.open_
-            )
+            self._nameless = self._without_namespace(snapshot)
             # Whom nobody selects as far as is known must come by all the same.
-            members = members._replace(
-                managed=members.managed | self._nameless, open_=members.open_ - self._nameless
-            )
+            ours = self._nameless & (members.managed | members.open_)
+            members = members._replace(managed=members.managed | ours, open_=members.open_ - ours)
         isolated = [
             address
             for address in members.managed
             if (end := snapshot.endpoints.get(address)) and snapshot.profiles[end.identity].egress
         ]
         return members._replace(links=self._links(isolated))
+
+    def _without_own(self, networks: frozenset[Range]) -> frozenset[Range]:
+        if self._own_now is None:
+            self._own_now = self._own()
+        own = self._own_now
+        holes = [(a, a) for a in own if any(first <= a <= last for first, last in networks)]
+        return frozenset(subtract(list(networks), holes)) if holes else networks
+
+    def _without_namespace(self, snapshot: Snapshot) -> frozenset[int]:
+        """Addresses of pods, of any node: a rule may be about namespaces of the other end too."""
+        unknown = self._state.unknown_namespaces()
+        if not unknown:
+            return frozenset()
+        ends = snapshot.endpoints.items()
+        return frozenset(address for address, end in ends if end.pod.namespace in unknown)
 
     def _next_generation(self) -> int:
         """Its number, once no connection's mark has it any more from another round."""

@@ -19,9 +19,10 @@ from knp_py.adapters.forgetting import Forgetting
 from knp_py.adapters.http import HttpServer
 from knp_py.adapters.instance import InstanceLock
 from knp_py.adapters.kernelqueue import KernelQueue
-from knp_py.adapters.links import links_of
+from knp_py.adapters.links import links_of, own_addresses
 from knp_py.adapters.namefile import NameFile, boot_id
 from knp_py.adapters.outlet import Outlet
+from knp_py.adapters.ownerfile import OwnerFile
 from knp_py.adapters.poller import Poller
 from knp_py.adapters.probe import RoundTrip
 from knp_py.adapters.rules import Rules
@@ -54,6 +55,7 @@ from knp_py.engine.names import SavedName
 from knp_py.engine.state import ClusterState
 from knp_py.errors import InputError, NotPermittedError
 from knp_py.model.changes import Change
+from knp_py.model.objects import Pod
 
 _PROOF_EVERY = 5.0  # seconds between two proofs that the rules are what they should be
 _SCAN_EVERY = 30.0  # seconds without an event after which the manifests are looked at anyway
@@ -76,6 +78,11 @@ class NodeAgent:
         self._stopping = False
         self._failure = ""
         self._kept: NameFile | None = None
+        self._owners: OwnerFile | None = None
+        if settings.state_dir:
+            self._owners = OwnerFile(settings.state_dir, f"{self._table}.owners")
+        self._forget = Forgetting(say)
+        self._inherited = True  # connections of pods that went while nobody was here
         self._proof_due = self._scan_due = 0.0
         self._as_ours = ""  # the rules' text as we made them, when it is known
         self._settled = 0.0
@@ -132,8 +139,9 @@ class NodeAgent:
                 node=settings.node,
                 load=self._hand_over,
                 sweep=lambda: clear_marks(self._marks.connection),
-                forget=Forgetting(say),
+                forget=self._forget,
                 links=links_of,
+                own=own_addresses,
                 told=not settings.manifests,
             )
             # The judge has its world before a queue is open: packets come at once.
@@ -295,6 +303,25 @@ class NodeAgent:
         if self._settings.strict:
             # Generations begin anew. Not before: the rules that were there stamp until now.
             clear_marks(self._marks.connection)
+        self._note_owners()
+
+    def _note_owners(self) -> None:
+        """Note whose this node's addresses are, for an agent after us; once everything is known.
+
+        At first, what those had who are not there any more ends: whoever has an address now, or
+        next, inherits nothing (semantics §1).
+        """
+        kept = self._owners
+        if kept is None or not self._complete:
+            return
+        owners = self._keeper.owners()
+        if self._inherited:
+            self._inherited = False
+            before = kept.read().items()
+            gone = frozenset(address for address, uid in before if owners.get(address) != uid)
+            if gone:
+                self._forget(gone)
+        kept.write(owners)
 
     def _serve(self, stack: ExitStack) -> None:
         if not self._settings.bind:
@@ -388,8 +415,11 @@ class NodeAgent:
         self._settle()
         if not (self._complete or self._source.waits_for()):
             self._complete = True
+            self._note_owners()
             self._greet()
             return
+        if any(isinstance(obj, Pod) for _, obj in batch.changes):
+            self._note_owners()
         if self._settings.verbosity >= CHANGES:
             say_changes(batch)
         if changed and (self._settings.manifests or has_policy(batch)):

@@ -35,7 +35,7 @@ def clean_up(instance: str, state_dir: str) -> str:
     was_there = rules.has_table()
     rules.remove(remove(table))
     if state_dir:
-        for kept in ("names", "node"):
+        for kept in ("names", "node", "owners"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{state_dir}/{table}.{kept}")
     lock.close()

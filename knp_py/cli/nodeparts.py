@@ -68,8 +68,12 @@ class Settings(NamedTuple):
 
     @property
     def node(self) -> str | None:
-        """This node's name; None when every pod counts as being here."""
-        return None if self.all_nodes else self.hostname or socket.gethostname()
+        """This node's name; None when every pod counts as being here.
+
+        As kubelet and kube-network-policies make it of a host's name, however that is written:
+        nodes have no capitals (DNS-1123).
+        """
+        return None if self.all_nodes else (self.hostname or socket.gethostname()).strip().lower()
 
     @property
     def mode(self) -> Mode:

@@ -182,6 +182,10 @@ class ClusterState:
             self._held.discard(key)
             self._dirty_policies[id_of(self._network_policies.pop(key))] = None
 
+    def unknown_namespaces(self) -> set[str]:
+        """Namespaces that pods are in and that nobody has told of."""
+        return self._pods_in.keys() - self._namespaces.keys()
+
     # -- snapshots out -----------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:

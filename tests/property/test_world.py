@@ -41,6 +41,7 @@ def test_members_and_forgotten_addresses(history: History, at_once: int, node: s
         sweep=lambda: None,
         forget=forgotten.append,
         links=nothing,
+        own=frozenset,
     )
     keeper.prepare(())
     keeper.install()

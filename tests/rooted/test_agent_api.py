@@ -222,6 +222,35 @@ def test_a_pod_is_known_before_its_namespace(stage: Stage, mode: str) -> None:
     stage.waits("new", FORBIDDEN, expected=True)
 
 
+@pytest.mark.parametrize("mode", ["--fail-closed", "--fail-open"])
+def test_a_pod_of_another_node_is_known_before_its_namespace(stage: Stage, mode: str) -> None:
+    """A rule may be about the namespace of whoever comes: what it says is not known yet."""
+    stage.api.install_crd("standard")
+    policy = guard("Deny")
+    policy["spec"]["subject"]["pods"]["podSelector"] = {"matchLabels": {"app": "b"}}
+    evil = {"namespaces": {"matchLabels": {"tenant": "t"}}}
+    del policy["spec"]["egress"]
+    policy["spec"]["ingress"] = [{"action": "Deny", "from": [evil]}]
+    stage.api.apply(policy)
+    agent = stage.agent(mode)
+    stage.api.fail(503, times=10_000, path="/namespaces")
+    stage.api.drop_watches("namespaces")
+    namespace = {"metadata": {"name": "late", "labels": {"tenant": "t"}}}
+    stage.api.apply({"apiVersion": "v1", "kind": "Namespace", **namespace})
+    pod = stage.pods["new"]
+    pod["metadata"]["namespace"] = "late"
+    pod["spec"]["nodeName"] = "n2"
+    stage.api.apply(pod)
+    eventually(lambda: agent.status()["source"]["objects"]["Pod"] == 3, "the pod is known")
+    stage.waits("new", ALLOWED, expected=mode == "--fail-open")
+    assert stage.connects("a", ALLOWED, timeout=PATIENCE), "nobody else is concerned"
+    stage.api.no_more_failures()
+    stage.waits("new", ALLOWED, expected=False)
+    namespace["metadata"]["labels"] = {"tenant": "other"}
+    stage.api.apply({"apiVersion": "v1", "kind": "Namespace", **namespace})
+    stage.waits("new", ALLOWED, expected=True)
+
+
 def test_what_was_known_decides_through_an_outage(stage: Stage) -> None:
     agent = stage.agent("--fail-closed")
     stage.outside(stage.api.stop_listening)

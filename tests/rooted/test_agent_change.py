@@ -54,6 +54,16 @@ def policy(action: str, name: str = "switch") -> str:
     })  # fmt: skip
 
 
+def closed(app: str) -> str:
+    """Nothing out of pods with this label and nothing in.
+
+    In, too: a datagram on its way while conntrack forgets begins a connection the other way round.
+    """
+    made = json.loads(policy("Deny").replace('"a"', f'"{app}"'))
+    made["spec"]["ingress"] = [{"action": "Deny", "from": [{"namespaces": {}}]}]
+    return json.dumps(made)
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
     with node_of(tmp_path, CLUSTER) as made:
@@ -328,8 +338,49 @@ def test_a_pod_does_not_inherit_what_was_allowed_to_its_address(node: NodeUnderT
         node.in_force(agent, node.write("cluster.yaml", successor))
         time.sleep(0.5)  # what its predecessor had is forgotten beside everything else
         assert answered()  # nothing selects it, so this is a connection of its own
-        node.in_force(agent, node.write("policy.json", policy("Deny").replace('"a"', '"c"')))
+        node.in_force(agent, node.write("policy.json", closed("c")))
         assert answered()  # which goes on, as established ones do
         third = successor.replace("uid: c", "uid: d").replace("name: c,", "name: d,")
         node.in_force(agent, node.write("cluster.yaml", third))
         eventually(lambda: not answered(), "the third inherits nothing")
+
+
+def test_nor_when_nobody_was_there_to_see_it_change(node: NodeUnderTest) -> None:
+    """The agent is updated, and meanwhile the address goes to another pod."""
+    node.serve_udp("x/b", B, 90, lambda data: data)
+    agent = node.agent("--fail-closed")
+    with node.topology.socket("x/a", socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.4)
+        sock.bind((A, 40000))
+
+        def answered() -> bool:
+            sock.sendto(b"there?", (B, 90))
+            try:
+                return sock.recv(64) == b"there?"
+            except TimeoutError:
+                return False
+
+        eventually(answered, "it is answered")
+        agent.stop()
+        agent = node.agent("--fail-closed")
+        eventually(answered, "for the same pod it goes on")
+        agent.stop()
+        successor = CLUSTER.replace(
+            "name: a, namespace: x, uid: one", "name: c, namespace: x, uid: c"
+        )
+        node.write("cluster.yaml", successor.replace("app: a", "app: c"))
+        node.write("policy.json", closed("c"))
+        node.agent("--fail-closed")
+        eventually(lambda: not answered(), "the second inherits nothing")
+
+
+def test_the_nodes_own_address_in_its_pod_network_is_reached(node: NodeUnderTest) -> None:
+    """A bridge's or a gateway's: nobody has to be known for a pod to be there."""
+    gateway = "10.93.1.1"
+    assert node.run("node", "ip", "addr", "add", gateway, "dev", "lo").returncode == 0
+    node.serve_tcp("node", 80)
+    agent = node.agent("--fail-closed")
+    assert node.connects("x/a", gateway, 80, timeout=PATIENCE)
+    assert not node.connects("x/a", "10.93.1.99", 80)
+    node.in_force(agent, node.write("policy.json", policy("Deny")))
+    assert not node.connects("x/a", gateway, 80)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from helpers.netspace import alone, needs, run
 
-from knp_py.adapters.links import links_of
+from knp_py.adapters.links import links_of, own_addresses
 from knp_py.model.net import parse_address
 
 pytestmark = needs()
@@ -36,3 +36,23 @@ def test_only_what_is_directly_behind_an_interface_counts() -> None:
     assert links("8.8.8.8", "127.0.0.1") == set()  # by a gateway; the loopback
     assert links("2001:db8::1") == set()  # no way at all
     assert links() == set()
+
+
+def test_the_nodes_own_addresses() -> None:
+    loopback = {parse_address("127.0.0.1"), parse_address("::1")}
+    run("ip", "link", "set", "lo", "up")
+    before = own_addresses()
+    assert before <= loopback
+    run("ip", "link", "add", "br0", "type", "veth", "peer", "name", "far0")
+    run("ip", "link", "set", "br0", "up")
+    added = ["10.0.0.1/24", "10.0.0.9/32", "fd00::1/64"]
+    for each in added:
+        run("ip", "addr", "add", each, "dev", "br0")
+    # The other end of a link is not ours.
+    run("ip", "addr", "add", "10.1.0.1", "peer", "10.1.0.2", "dev", "br0")
+    found = own_addresses() - before
+    assert {parse_address(each.split("/")[0]) for each in [*added, "10.1.0.1"]} <= found
+    assert parse_address("10.1.0.2") not in found
+    for number in range(500):  # more than one message holds
+        run("ip", "addr", "add", f"10.2.{number >> 8}.{number & 255}/32", "dev", "br0")
+    assert len(own_addresses()) >= 504

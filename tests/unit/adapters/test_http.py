@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -226,6 +226,44 @@ def test_stopping_hangs_up(agent: Agent) -> None:
         get(server, "/healthz")  # by then it has been accepted
     with client:
         assert client.recv(1) == b""
+
+
+def test_who_comes_by_the_loopback_is_not_pushed_out_by_others(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that opens connections all the time must not make the node's own probes fail."""
+    monkeypatch.setattr(http, "DEADLINE", 600.0)
+    monkeypatch.setattr(http._Handler, "timeout", 600.0)
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(agent, ":0"))
+        probe = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        probe.sendall(b"GET /healthz ")
+        for _ in range(2 * http.MOST_CONNECTIONS):
+            stack.enter_context(socket.create_connection(("127.0.0.2", server.port)))
+        with socket.create_connection(("127.0.0.2", server.port), timeout=60) as last:
+            last.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b" 200 OK\r\n" in last.makefile("rb").read()  # all before it were accepted
+        probe.settimeout(60)
+        probe.sendall(b"HTTP/1.0\r\n\r\n")
+        assert b" 200 OK\r\n" in probe.makefile("rb").read()
+
+
+def test_a_loopback_that_is_not_there_is_done_without(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LOOPBACK", "192.0.2.1")
+    with serving(agent, ":0") as server:
+        assert said(server, b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200 ")
+
+
+@pytest.mark.parametrize("bind", [":{}", "127.0.0.1:{}", "0.0.0.0:{}"])
+def test_all_addresses_are_taken_by_one(agent: Agent, bind: str) -> None:
+    with (
+        serving(agent, ":0") as server,
+        pytest.raises(NotPermittedError),
+        serving(agent, bind.format(server.port)),
+    ):
+        pass
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")

@@ -64,6 +64,7 @@ class Node:
         )
         self.forgotten: list[frozenset[int]] = []
         self.links: dict[int, str] = {}
+        self.own: frozenset[int] = frozenset()
         self.keeper = WorldKeeper(
             self.layout,
             self.kernel,
@@ -72,8 +73,14 @@ class Node:
             sweep=self._swept,
             forget=self.forgotten.append,
             links=self._links_of,
+            own=lambda: self.own,
             told=told,
         )
+
+    def knows(self, text: str) -> bool:
+        """Whether an address is in the node's pod networks, as the judge has them."""
+        networks = self.worlds[-1].networks
+        return any(first <= address(text) <= last for first, last in networks)
 
     def _links_of(self, addresses: Iterable[int]) -> frozenset[str]:
         return frozenset(self.links[each] for each in addresses if each in self.links)
@@ -407,10 +414,34 @@ def test_connections_of_pods_that_are_gone_end(n1: Node) -> None:
     assert len(n1.forgotten) == 2
 
 
+def test_the_nodes_own_address_in_its_pod_network_is_no_unknown_pods() -> None:
+    """A bridge's or a gateway's: what a pod says to it is judged as to any node's."""
+    node_ = Node()
+    node_.own = frozenset(map(address, ("10.1.0.1", "192.168.0.1", "fd00:1::1")))
+    node_.start(A, N1, POLICY)
+    networks = node_.worlds[-1].networks
+    assert node_.keeper.members.local == frozenset(networks)
+    assert [node_.knows(text) for text in ("10.1.0.0", "10.1.0.2", "fd00:1::2")] == [True] * 3
+    assert [node_.knows(text) for text in ("10.1.0.1", "fd00:1::1")] == [False] * 2
+    assert not node_.keeper.links_changed()
+    node_.own = frozenset()
+    assert node_.keeper.links_changed()
+    assert node_.keeper.change(())
+    assert node_.knows("10.1.0.1")
+
+
+def test_whose_the_nodes_addresses_are(n1: Node) -> None:
+    """Other nodes' pods are other nodes' business."""
+    n1.keeper.change(applied(FAR))
+    assert n1.keeper.owners() == dict.fromkeys(A.ips, A.uid) | dict.fromkeys(B.ips, B.uid)
+    n1.keeper.change([Change(Verb.DELETED, B)])
+    assert n1.keeper.owners() == dict.fromkeys(A.ips, A.uid)
+
+
 def test_pods_whose_namespace_is_not_known_come_by() -> None:
     """Who selects them by its labels is not known either (each kind has a watch of its own)."""
     keeper = Node(told=True).start(A, B, FAR, N1, namespace("y"))
-    assert keeper.worlds[-1].nameless == frozenset(A.ips)
+    assert keeper.worlds[-1].nameless == frozenset(A.ips + FAR.ips)
     assert keeper.keeper.members.managed == frozenset(A.ips)
     assert keeper.keeper.members.open_ == frozenset(B.ips)
     keeper.keeper.change(applied(namespace("x")))
