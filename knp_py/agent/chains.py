@@ -95,6 +95,7 @@ def forward(layout: Layout) -> list[str]:
     forged = "fib saddr . iif oif 0 counter name forged"
     return [
         *spoofed,
+        "ct state != established jump claims",
         f"{answer} ct direction reply {forged} {_say(layout, UNHEARD)}",
         # Nobody knows of these whether they answer anything, so they are not let through to ask.
         f"{answer} ct state untracked {forged} drop",
@@ -112,6 +113,19 @@ def _spoofed(layout: Layout) -> list[str]:
     # Not for every packet of what was judged: the way back is looked up at a connection's first.
     found = "ct state != established iifname @links fib saddr . iif oif 0"
     return [f"{found} counter name spoofed {deed}".rstrip()]
+
+
+def claims(layout: Layout) -> list[str]:
+    """From where that pod of this node is not: whoever it is, even one that no policy selects.
+
+    Its receiver's policy would take it for that pod.
+    """
+    deed = "counter name spoofed drop" if layout.drops else "counter name spoofed"
+    return [
+        f"{ip} saddr @{whose}{version} {ip} daddr @managed{version} fib saddr . iif oif 0 {deed}"
+        for version, ip in ((4, "ip"), (6, "ip6"))
+        for whose in ("managed", "open")
+    ]
 
 
 def inpre(layout: Layout) -> list[str]:

@@ -138,6 +138,7 @@ def _table(layout: Layout, members: Members, generation: int) -> Iterable[str]:
     yield from _chain("deed", chains.deed(layout))
     yield from _chain("unheard", [chains.clear(layout), "accept"])
     if layout.paths:
+        yield from _chain("claims", chains.claims(layout))
         yield from _chain("forward", chains.forward(layout), "forward", layout.priority - 10)
     yield from _chain("pre", chains.pre(layout), "postrouting", layout.priority - 10)
     yield from _chain("inpre", chains.inpre(layout), "input", layout.priority - 10)

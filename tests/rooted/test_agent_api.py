@@ -9,6 +9,7 @@ import pytest
 import yaml
 from helpers.apiserver import ApiServer
 from helpers.nodes import PATIENCE, Agent, NodeUnderTest, eventually, node_of, on_a_node
+from scapy.layers.inet import IP, UDP
 
 pytestmark = on_a_node
 
@@ -249,6 +250,38 @@ def test_a_pod_of_another_node_is_known_before_its_namespace(stage: Stage, mode:
     namespace["metadata"]["labels"] = {"tenant": "other"}
     stage.api.apply({"apiVersion": "v1", "kind": "Namespace", **namespace})
     stage.waits("new", ALLOWED, expected=True)
+
+
+@pytest.mark.parametrize("mode", ["--fail-closed", "--dry-run"])
+def test_whom_no_policy_selects_is_nobody_else_either(stage: Stage, mode: str) -> None:
+    """Its datagrams with another pod's address would be judged as that pod's."""
+    arrived: list[bytes] = []
+    stage.node.serve_udp("x/b", B, 90, arrived.append)
+    policy = to_b(ALLOWED)
+    policy["spec"] = {
+        "podSelector": {"matchLabels": {"app": "b"}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}],
+    }
+    stage.api.apply(policy)
+    stage.pods["new"]["metadata"]["labels"] = {"app": "new"}
+    stage.api.apply(stage.pods["new"])
+    stage.agent(mode)
+
+    def counted() -> int:
+        listed = stage.node.run("node", "nft", "list", "counter", "inet", "knp", "spoofed").stdout
+        return int(listed.split("packets ")[1].split()[0])
+
+    for place, sender in (("x/new", A), ("x/new", NEW), ("x/a", A)):
+        data = f"{place} as {sender}".encode()
+        packet = bytes(IP(src=sender, dst=B) / UDP(sport=5000, dport=90) / data)
+        stage.node.send_raw(place, "10.94.0.1", packet)
+    eventually(lambda: b"x/a as 10.94.1.11" in arrived, "whose address it is has it")
+    eventually(lambda: counted() == 1, "what was spoofed is counted")
+    if mode == "--fail-closed":
+        assert arrived == [b"x/a as 10.94.1.11"]
+    else:
+        eventually(lambda: len(arrived) == 3, "a dry run lets pass what it counts")
 
 
 def test_what_was_known_decides_through_an_outage(stage: Stage) -> None:

@@ -313,8 +313,8 @@ def test_drops_are_where_a_verdict_or_a_missing_one_says_so() -> None:
     for each in EVERY_LAYOUT:
         drops = {chain for chain, rule in table(each).rules() if rule.endswith(" drop")}
         assert "reject" not in install(each, MEMBERS, 1)
-        # The last two: an answer to nothing, of nobody; from where the sender is not.
-        expected = {"denying", "forward", "inpre"}
+        # The last three: an answer to nothing, of nobody; from where the sender is not.
+        expected = {"denying", "forward", "inpre", "claims"}
         if each.remember:
             expected.add("memory")  # denied a moment ago
         if not each.fail_open:
