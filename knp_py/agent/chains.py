@@ -95,7 +95,8 @@ def forward(layout: Layout) -> list[str]:
     forged = "fib saddr . iif oif 0 counter name forged"
     return [
         *spoofed,
-        "ct state != established jump claims",
+        # What came in by these has just been looked up.
+        "ct state != established iifname != @links jump claims",
         f"{answer} ct direction reply {forged} {_say(layout, UNHEARD)}",
         # Nobody knows of these whether they answer anything, so they are not let through to ask.
         f"{answer} ct state untracked {forged} drop",
