@@ -119,14 +119,19 @@ def _spoofed(layout: Layout) -> list[str]:
 def claims(layout: Layout) -> list[str]:
     """From where that pod of this node is not: whoever it is, even one that no policy selects.
 
-    Its receiver's policy would take it for that pod.
+    Its receiver's policy would take it for that pod; or for the node, whose own packets do not
+    come this way and whose address IPv6 lets anybody send from.
     """
     deed = "counter name spoofed drop" if layout.drops else "counter name spoofed"
-    return [
-        f"{ip} saddr @{whose}{version} {ip} daddr @managed{version} fib saddr . iif oif 0 {deed}"
-        for version, ip in ((4, "ip"), (6, "ip6"))
-        for whose in ("managed", "open")
-    ]
+    rules = []
+    for version, ip in ((4, "ip"), (6, "ip6")):
+        to = f"{ip} daddr @managed{version}"
+        rules.append(f"{to} fib saddr type local {deed}")
+        rules += [
+            f"{to} {ip} saddr @{whose}{version} fib saddr . iif oif 0 {deed}"
+            for whose in ("managed", "open")
+        ]
+    return rules
 
 
 def inpre(layout: Layout) -> list[str]:
