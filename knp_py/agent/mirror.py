@@ -63,13 +63,19 @@ class Mirror:
     """Objects of one kind. One thread tells it about them, another one takes the changes.
 
     ``can_wait`` says of which objects a change need not be in force at once; ``urgent`` whether
-    there is any other to take.
+    there is any other to take. ``history``: whether it matters how everything has come to be
+    that is there when changes are first taken. Without it nothing piles up until then.
     """
 
     def __init__(
-        self, reader: SingleReader, can_wait: Callable[[ClusterObject], bool] | None = None
+        self,
+        reader: SingleReader,
+        can_wait: Callable[[ClusterObject], bool] | None = None,
+        *,
+        history: bool = True,
     ) -> None:
         self.urgent = False
+        self._piles_up = history
         self._reader = reader
         self._can_wait = can_wait
         self._known: dict[Key, _Known] = {}
@@ -132,7 +138,8 @@ class Mirror:
         return bool(changes) or new.remark != (old and old.remark)
 
     def _note(self, changes: list[Change]) -> None:
-        self._changes += changes
+        if self._piles_up:
+            self._changes += changes
         can_wait = self._can_wait
         if changes and (can_wait is None or not all(can_wait(obj) for _, obj in changes)):
             self.urgent = True
@@ -159,6 +166,9 @@ class Mirror:
     def take(self) -> list[Change]:
         """What has changed since this was last asked, in order."""
         with self._lock:
+            if not self._piles_up:
+                self._piles_up = True
+                self._changes = changes_between({}, _good(self._known))
             changes, self._changes, self.urgent = self._changes, [], False
         return changes
 

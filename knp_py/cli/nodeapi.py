@@ -66,7 +66,11 @@ class Cluster:
         self._handed_over = False
         self._early: Node | None = None  # what was said before anything else could be
         self._mirrors = {
-            each.kind: Mirror(SingleReader(each.api_version, each.kind, "cluster"), self._can_wait)
+            each.kind: Mirror(
+                SingleReader(each.api_version, each.kind, "cluster"),
+                self._can_wait,
+                history=each.kind != "Pod",  # of whose many only what is there counts
+            )
             for each in WATCHED
         }
         troubles = Troubles(say)

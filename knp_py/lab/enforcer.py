@@ -163,7 +163,8 @@ class Enforcer:
     def _failed(self) -> LabError:
         try:
             with open(self._post.log, encoding="utf-8", errors="replace") as file:
-                said = file.read().strip().splitlines()[-_LAST_LINES:]
+                lines = file.read().strip().splitlines()[-_LAST_LINES:]
+            said = [line.removeprefix("knp: ") for line in lines]
         except FileNotFoundError:
             said = []
         return LabError("\n".join(["the agent has ended", *said]))

@@ -156,6 +156,23 @@ def test_what_can_wait_is_not_urgent() -> None:
     assert urgent == [False, True, False, True]
 
 
+def test_without_history_nothing_piles_up_until_it_is_first_taken() -> None:
+    """Pods come and go while another resource cannot be listed, however long."""
+    mirror = Mirror(SingleReader("v1", "Pod", "cluster"), history=False)
+    mirror.listed([raw("p"), raw("q")])
+    for number in range(100):
+        assert mirror.event("ADDED", raw(f"job-{number}", version=10 + 2 * number))
+        assert mirror.event("DELETED", raw(f"job-{number}", version=11 + 2 * number))
+    mirror.event("DELETED", raw("q", version=300))
+    mirror.event("MODIFIED", raw("p", "b", version=301))
+    assert mirror._changes == []
+    assert mirror.urgent
+    assert told(mirror) == ["applied p b"]
+    mirror.event("ADDED", raw("r", version=302))
+    mirror.event("DELETED", raw("r", version=303))
+    assert told(mirror) == ["applied r a", "deleted r a"]
+
+
 def test_what_there_is_to_say_is_bounded() -> None:
     problem = Problem(Origin("cluster"), "Pod x/p", "spec", "odd")
     remark = Remark(("Pod", "x", "p"), "u", 1, False, (problem,) * 150, ())
