@@ -132,7 +132,7 @@ def test_the_overlay_of_one_s_own_is_what_the_page_says(desk: Path) -> None:
     [container] = containers(spec)
     assert container["image"] == "registry.example/knp:0.1.0"
     assert container["args"][0] == "--fail-open"
-    assert container["args"][-1] == "--dry-run"
+    assert container["args"][-2:] == ["--dry-run", "--log-verdicts=all"]
     assert any(each["metadata"]["name"] == "knp-status" for each in found)
 
 

@@ -17,7 +17,13 @@ def run(name: str, argv: list[str], text: str) -> subprocess.CompletedProcess[st
     """
     try:
         return subprocess.run(  # noqa: S603 - our own arguments, no shell
-            argv, input=text, capture_output=True, text=True, timeout=_PATIENCE, check=False
+            argv,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+            process_group=0,  # a Ctrl-C at the terminal is for us, and must not end it halfway
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise KernelError(f"{name}: {error}") from error

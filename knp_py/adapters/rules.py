@@ -77,6 +77,10 @@ class Rules:
         """Whether a table of this name is there, ours or what an agent before us left."""
         return self._nft.has_table(self._table)
 
+    def leftovers(self) -> bool:
+        """Whether anything is there that ``remove`` takes away. Raises ``KernelError``."""
+        return self.has_table() or bool(self._queue_rules and self._queue_rules.text())
+
     def holds(self) -> bool:
         """Whether such a table is there that drops what nobody answers: a fail-closed agent's."""
         try:

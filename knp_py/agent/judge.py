@@ -262,14 +262,14 @@ class Judge:
         flow = self._datapath.told(data, now, Said.BEGINS)
         if flow is None:
             return self._unreadable()
-        return self._conclude(_opening(flow), flow.decision)
+        return self._conclude(_opening(flow, data), flow.decision)
 
     def _untracked(self, data: bytes, now: float) -> int:
         flow = self._datapath.told(data, now, Said.NOTHING)
         if flow is None:
             return self._unreadable()
         # Conntrack keeps no mark for it and the rules do not know its direction.
-        return self._conclude(_opening(flow), flow.decision, remember=False)
+        return self._conclude(_opening(flow, data), flow.decision, remember=False)
 
     def _again(self, data: bytes, now: float) -> int:
         """Strict mode: a connection accepted before the last change (semantics §5)."""
@@ -466,10 +466,15 @@ class Judge:
             self._write(packet, decision, again=again, facts=facts)
 
 
-def _opening(flow: Flow) -> Packet:
-    """The packet a flow's verdict is about: in the direction in which it was opened."""
+def _opening(flow: Flow, data: bytes) -> Packet:
+    """The packet a flow's verdict is about: in the direction in which it was opened.
+
+    Its length is as its header says: not all of it need have been copied from the kernel.
+    """
     key = flow.key
-    return Packet(key.src, key.dst, key.protocol, key.sport, key.dport)
+    six = data[0] >> 4 == 6
+    length = 40 + int.from_bytes(data[4:6], "big") if six else int.from_bytes(data[2:4], "big")
+    return Packet(key.src, key.dst, key.protocol, key.sport, key.dport, wire_len=length)
 
 
 def _tuple(packet: Packet) -> tuple[int, int, int, int, int]:

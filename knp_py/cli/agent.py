@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from knp_py.agent.verdictlog import Which
 from knp_py.cli.main import Command, new_app
 from knp_py.cli.netpolgroup import NetpolGroup, remarks
 from knp_py.cli.options import FqdnScope, Scope, TrustedResolvers
@@ -12,7 +13,7 @@ from knp_py.errors import InputError
 
 EXAMPLES = """\
 knp agent --manifests /etc/knp --fail-closed --hostname-override worker-1
-knp agent --manifests policies/ --all-nodes --dry-run --log-verdicts all | knp logs -
+knp agent --manifests policies/ --all-nodes --dry-run | knp logs -
 knp agent --manifests now/ --shadow-manifests next/
 knp agent --kubeconfig ~/.kube/config --hostname-override worker-1 --dry-run
 knp agent cleanup
@@ -32,6 +33,13 @@ class LogVerdicts(StrEnum):
     ALL = "all"
     DENY = "deny"
     NONE = "none"
+
+
+def _which(asked: LogVerdicts | None, *, packets: bool, dry_run: bool) -> Which:
+    """Which verdicts are written; a dry run is for seeing all of them."""
+    if asked is not None:
+        return asked.value
+    return "none" if packets else "all" if dry_run else "deny"
 
 
 class LoggingFormat(StrEnum):
@@ -164,7 +172,8 @@ def command(
     log_verdicts: Annotated[
         LogVerdicts | None,
         typer.Option(
-            "--log-verdicts", help="Records on standard output.  [default: deny, none at --v 2]"
+            "--log-verdicts",
+            help="Records on standard output.  [default: deny, all in a dry run, none at --v 2]",
         ),
     ] = None,
     log_limit: Annotated[
@@ -281,7 +290,7 @@ def command(
         dry_run=dry_run,
         remember=not packets if remember is None else remember is Remember.ON,
         bind=bind,
-        log_verdicts=log_verdicts.value if log_verdicts else "none" if packets else "deny",
+        log_verdicts=_which(log_verdicts, packets=packets, dry_run=dry_run),
         log_limit=log_limit or float("inf"),
         verbosity=verbosity,
         logging_format=logging_format.value,

@@ -357,7 +357,8 @@ class NodeAgent:
                 try:
                     self._rules.remove(remove(self._table))
                 except NotPermittedError as error:
-                    self._failure = self._failure or f"its rules could not be removed: {error}"
+                    why = f"its rules could not be removed ({error}): run knp agent cleanup"
+                    self._failure = self._failure or why
             self._loop.stop()
             packets.join()
             self._crew.stop()

@@ -32,7 +32,7 @@ def clean_up(instance: str, state_dir: str) -> str:
             " stop it first"
         ) from None
     rules = Rules(table, table.upper(), Marks().verdict)
-    was_there = rules.has_table()
+    was_there = rules.leftovers()
     rules.remove(remove(table))
     if state_dir:
         for kept in ("names", "node", "owners"):

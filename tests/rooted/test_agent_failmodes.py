@@ -250,6 +250,12 @@ def test_closed_rules_stay_until_cleanup(node: NodeUnderTest) -> None:
     listed = node.run("node", "nft", "list", "ruleset").stdout
     assert "knp" not in listed.lower()
     assert "no rules" in node.cleanup()
+    if "by iptables" not in agent.log:
+        return
+    # What an agent leaves that is killed as it stops.
+    node.run("node", "iptables-nft", "-t", "mangle", "-N", "KNP")
+    assert "removed the rules" in node.cleanup()
+    assert "KNP" not in node.run("node", "iptables-nft", "-t", "mangle", "-S").stdout
 
 
 def test_open_rules_go_with_it(node: NodeUnderTest) -> None:

@@ -694,6 +694,13 @@ def test_a_record_says_who_and_where() -> None:
     assert record["ts"].startswith("2026-11-30T")
 
 
+def test_a_question_is_as_long_as_its_header_says() -> None:
+    court = Court(logged="all")
+    court.look_up()
+    (record,) = court.records()
+    assert (record["dst"]["port"], record["bytes"]) == (53, len(QUERY))
+
+
 def test_a_record_says_why_a_packet_has_no_ports() -> None:
     court = Court()
     court.deed(Ask.JUDGE, ip_bytes.ip(POD, DENIED, 6, b"\0\1\2"))

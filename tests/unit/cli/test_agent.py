@@ -148,6 +148,9 @@ def test_a_remark_is_json_where_messages_are(tmp_path: Path) -> None:
     [
         ([], (True, "deny")),
         (["--v=1"], (True, "deny")),
+        (["--dry-run"], (True, "all")),
+        (["--dry-run", "--log-verdicts=deny"], (True, "deny")),
+        (["--v=2", "--dry-run"], (False, "none")),
         (["--v=2"], (False, "none")),
         (["--v=4", "--remember", "on"], (True, "none")),
         (["--v=2", "--log-verdicts=all"], (False, "all")),
