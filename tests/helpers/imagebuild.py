@@ -22,7 +22,7 @@ MIRROR = "http://deb.debian.org/debian"
 BASE = "localhost/knp-base"
 MINUTES = 60.0
 
-# As in the official image: what apt keeps is of no use in an image, and is 100 MB of it.
+# As in the official image: what apt keeps is of no use in an image, and would be 100 MB of it.
 _APT = """\
 Binary::apt::APT::Keep-Downloaded-Packages "false";
 APT::Keep-Downloaded-Packages "false";
@@ -94,11 +94,13 @@ class Builder:
     def _make_debian(self) -> None:
         options = _pip_options()
         _only_if(_from_pypi("setuptools", self._path, options), "PyPI cannot be reached")
+        # Before the rest: making it takes half the time where nothing waits for a disk.
+        for name, text in (("dpkg/dpkg.cfg.d", "force-unsafe-io\n"), ("apt/apt.conf.d", _APT)):
+            (self.base / "etc" / name).mkdir(parents=True)
+            (self.base / "etc" / name / "image").write_text(text)
         made = _apart("debootstrap", "--variant=minbase", release(), str(self.base), MIRROR)
         _only_if(made, f"debootstrap cannot make a Debian from {MIRROR}")
         (self.base / "etc/resolv.conf").unlink(missing_ok=True)  # this machine's
-        (self.base / "etc/apt/apt.conf.d/image").write_text(_APT)
-        (self.base / "etc/dpkg/dpkg.cfg.d/image").write_text("force-unsafe-io\n")
         if "cert" in options:
             shutil.copy(options["cert"], self.base / "etc/pip.crt")
             options["cert"] = "/etc/pip.crt"
