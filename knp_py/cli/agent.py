@@ -1,15 +1,17 @@
 """``knp agent``: enforce policy on this node."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knp_py.agent.verdictlog import Which
 from knp_py.cli.main import Command, new_app
 from knp_py.cli.netpolgroup import NetpolGroup, remarks
 from knp_py.cli.options import FqdnScope, Scope, TrustedResolvers
 from knp_py.errors import InputError
+
+if TYPE_CHECKING:
+    from knp_py.agent.verdictlog import Which
 
 EXAMPLES = """\
 knp agent --manifests /etc/knp --fail-closed --hostname-override worker-1
@@ -35,7 +37,7 @@ class LogVerdicts(StrEnum):
     NONE = "none"
 
 
-def _which(asked: LogVerdicts | None, *, packets: bool, dry_run: bool) -> Which:
+def _which(asked: LogVerdicts | None, *, packets: bool, dry_run: bool) -> "Which":
     """Which verdicts are written; a dry run is for seeing all of them."""
     if asked is not None:
         return asked.value
