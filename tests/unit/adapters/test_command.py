@@ -1,6 +1,6 @@
 """Tools that are run for the kernel's rules."""
 
-import os
+import signal
 
 from knp_py.adapters.command import complaint, run
 
@@ -10,7 +10,9 @@ def test_what_it_says_and_how_it_ends() -> None:
     assert (done.returncode, done.stdout, complaint(done)) == (3, "read", "no")
 
 
-def test_a_ctrl_c_at_the_terminal_is_not_for_it() -> None:
-    """That goes to the whole group of whoever is at the terminal."""
-    done = run("tool", ["sh", "-c", "ps -o pgid= -p $$ || cut -d' ' -f5 /proc/$$/stat"], "")
-    assert int(done.stdout) != os.getpgrp()
+def test_a_ctrl_c_at_the_terminal_does_not_end_it() -> None:
+    """That goes to everybody who is at the terminal, and is for us."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    done = run("tool", ["sh", "-c", "kill -INT $$; kill -HUP $$; echo alive"], "")
+    assert (done.returncode, done.stdout) == (0, "alive\n")
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
