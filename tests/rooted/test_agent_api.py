@@ -341,10 +341,16 @@ def test_an_unselected_pods_address_stays_open_until_somebody_can_know_better(
     agent = stage.agent("--fail-closed", "--remember", "off", ready=False)
     eventually(lambda: "waiting for" in agent.log, "it says for whom it waits")
     assert stage.connects("new", FORBIDDEN, timeout=PATIENCE)
+    opened = stage.node.open("x/new", B, FORBIDDEN, timeout=PATIENCE)
     stage.outside(stage.api.start_listening)
     eventually(agent.ready, "it has heard everything")
     assert stage.connects("new", ALLOWED, timeout=PATIENCE)
     assert not stage.connects("new", FORBIDDEN)
+    with opened:
+        opened.settimeout(2)
+        opened.sendall(b"still?")
+        with pytest.raises(TimeoutError):  # the address was somebody else's, that is kept
+            opened.recv(16)
 
 
 def test_a_boot_without_an_api_server_holds_the_nodes_pods(stage: Stage) -> None:
