@@ -71,7 +71,9 @@ _CHECKS = (
     Check("shadowed-now", _INFO, "A rule that never decides for the pods of the input"),
     Check("redundant-rule", _INFO, "A rule whose flows another rule treats the same"),
     Check("overruled-rule", _INFO, "A rule that the tiers before it never leave anything"),
-    Check("unknown-namespace", _INFO, "A selector names a namespace that the input does not have"),
+    Check(
+        "unknown-namespace", _INFO, "A policy is in or names a namespace that the input has not"
+    ),
     Check("dns-anywhere", _INFO, "DNS is allowed to every server: data can leave that way"),
     Check("dns-over-tcp", _INFO, "DNS is allowed over UDP only: long answers are lost"),
     Check("old-api", _INFO, "An older API that ClusterNetworkPolicy replaces"),
