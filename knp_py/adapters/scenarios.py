@@ -59,7 +59,9 @@ def read_manifests(scenario: Scenario, problems: list[str]) -> dict[str, list[Do
         full = os.path.normpath(os.path.join(base, path))
         wrong: list[str] = []
         if os.path.exists(full):
-            documents[path] = list(iter_documents([full], wrong))
+            documents[path] = list(
+                iter_documents([full], wrong, hint="name a file or a directory")
+            )
         else:
             documents[path] = []
             wrong.append(f"{plain(full)}: no such file or directory")

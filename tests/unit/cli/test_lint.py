@@ -182,7 +182,15 @@ def test_what_is_no_yaml_is_exit_code_2(tmp_path: Path, text: str) -> None:
 
 
 def test_a_missing_file_or_no_file_is_exit_code_2(tmp_path: Path) -> None:
-    assert knp("lint", str(tmp_path / "nothing.yaml")).code == 2
+    missing, empty = tmp_path / "nothing.yaml", tmp_path / "empty"
+    empty.mkdir()
+    then = "give a file, a directory or - for standard input"
+    for path, why in (
+        (missing, "no such file or directory"),
+        (empty, "no *.yaml, *.yml, *.json file in it"),
+    ):
+        ended = knp("lint", str(path))
+        assert (ended.code, ended.err) == (2, f"knp: {path}: {why}; {then}\n")
     assert knp("lint").code == 2
 
 

@@ -207,6 +207,16 @@ def test_diff_refuses_a_set_without_pods(place: Path) -> None:
     assert "holds no pods" in ended.err
 
 
+def test_what_diff_cannot_find_is_not_the_manifests(place: Path) -> None:
+    base = ("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"))
+    ended = knp(*base, "--diff", "/nowhere")
+    assert ended.code == 2
+    assert ended.err == (
+        "knp: /nowhere: no such file or directory;"
+        " give --diff a file, a directory or - for standard input\n"
+    )
+
+
 def test_a_service_is_judged_by_its_pods_and_a_denial_that_was_answered_is_said(
     place: Path,
 ) -> None:
