@@ -18,7 +18,6 @@ from knp_py.cli.options import Output, OutputFormat
 from knp_py.cli.render import (
     STYLES,
     WIDTH,
-    Cell,
     Column,
     Documents,
     clean,
@@ -172,11 +171,19 @@ def _print_catalogue(output: OutputFormat) -> None:
     if output is OutputFormat.TABLE:
         print_table(
             [Column("CHECK"), Column("SEVERITY"), Column("WHAT IT FINDS")],
-            [[c.id, Cell(c.severity.text), c.title] for c in CATALOGUE.values()],
+            [
+                [c.id, " or ".join(s.text for s in c.severities), c.title]
+                for c in CATALOGUE.values()
+            ],
         )
         return
     with Documents(output) as documents:
         for check in CATALOGUE.values():
             documents.write(
-                {"id": check.id, "severity": check.severity.text, "title": check.title}
+                {
+                    "id": check.id,
+                    "severity": check.severity.text,
+                    "severities": [severity.text for severity in check.severities],
+                    "title": check.title,
+                }
             )

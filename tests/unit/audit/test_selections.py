@@ -114,6 +114,9 @@ def test_in_a_whole_cluster_absence_is_certain() -> None:
     [finding] = findings_of("peer-matches-nothing", *whole, b.netpol("shop/p", egress=[empty]))
     assert finding.severity is Severity.INFO
     assert "there are none in namespace kube-system" in finding.message
+    subject = b.cnp("c", subject=b.in_namespace("kube-system"), egress=[b.deny(b.pods())])
+    [finding] = findings_of("selects-nothing", *whole, subject)
+    assert finding.severity is Severity.INFO
 
 
 def test_nodes() -> None:

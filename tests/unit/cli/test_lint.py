@@ -207,6 +207,16 @@ def test_list() -> None:
     assert [record["id"] for record in records] == list(CATALOGUE)
 
 
+def test_the_list_has_every_severity_that_is_printed() -> None:
+    records = {r["id"]: r for r in json.loads(knp("lint", "--list", "-o", "json").out)}
+    assert records["names-without-dns"]["severity"] == "warning"
+    assert records["names-without-dns"]["severities"] == ["warning", "info"]
+    assert records["unknown-field"]["severities"] == ["error"]
+    lines = {line.split()[0]: line for line in knp("lint", "--list").out.splitlines()}
+    assert " warning or info " in lines["unknown-namespace"]
+    assert " info " in lines["no-pods"]
+
+
 def test_the_real_command(shadowed: str) -> None:
     ended = run_knp("lint", shadowed, "--severity", "warning")
     assert ended.code == 1
