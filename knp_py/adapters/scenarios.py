@@ -75,7 +75,7 @@ def write_text(path: str, text: str) -> None:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        raise InputError(f"{plain(path)}: {error.strerror}") from error
+        raise InputError(f"{plain(path)}: {(error.strerror or str(error)).lower()}") from error
 
 
 def _walk(top: str) -> Iterator[str]:

@@ -273,6 +273,7 @@ def _judge(
             side.snooper.events,
             unlisted=printer.unlisted,
             to_stderr=printer.lines_only,
+            alone=quiet,
         )
 
 

@@ -145,7 +145,7 @@ def test_junit(folder: Path) -> None:
 def test_a_report_that_cannot_be_written(folder: Path) -> None:
     ended = knp("test", scenario(folder, MET), "--junit", str(folder / "no" / "r.xml"))
     assert ended.code == 2
-    assert ended.err == f"knp: {folder}/no/r.xml: No such file or directory\n"
+    assert ended.err == f"knp: {folder}/no/r.xml: no such file or directory\n"
 
 
 def test_manifests_beside_those_of_the_scenario(folder: Path) -> None:
