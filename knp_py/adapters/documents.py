@@ -24,11 +24,13 @@ STANDARD_INPUT = "-"
 # Files that tools keep beside manifests; being no Kubernetes object is no error there.
 _OPTIONAL = re.compile(r"(?i)(?:kustomization|chart|values[^/]*)\.ya?ml").fullmatch
 _CHUNK = 1 << 24  # bytes checked to be UTF-8 at a time
-_NEXT = "give --manifests a file, a directory or - for standard input"
+# The next step where a path has nothing to read.
+PATHS = "a file, a directory or - for standard input"
+NEXT = f"give --manifests {PATHS}"
 _FOREIGN = (
     (
         b"\x1f\x8b",
-        "is gzip, not text: unpack it first, as in gunzip -c FILE | knp … --manifests -",
+        "is gzip, not text: unpack it first, as in gunzip -c FILE | knp …, and read -",
     ),
     (b"\xd4\xc3\xb2\xa1", "is a packet capture, not manifests"),
     (b"\xa1\xb2\xc3\xd4", "is a packet capture, not manifests"),
@@ -48,34 +50,48 @@ _spaces = re.compile(rb"[ \t\r\n]*").match
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 
 
-def load_manifests(paths: Iterable[str], *, stdin: BinaryIO | None = None) -> LoadResult:
-    """All objects of the paths. Raises ``ManifestError`` with every problem found."""
+def load_manifests(
+    paths: Iterable[str], *, stdin: BinaryIO | None = None, hint: str = NEXT
+) -> LoadResult:
+    """All objects of the paths. Raises ``ManifestError`` with every problem found.
+
+    ``hint`` ends messages about paths with nothing to read: what to give, and by which option.
+    """
     problems: list[str] = []
-    result = load(iter_documents(paths, problems, stdin=stdin))
+    result = load(iter_documents(paths, problems, stdin=stdin, hint=hint))
     problems.extend(str(problem) for problem in result.problems)
     if problems:
         raise ManifestError(problems)
     return result
 
 
-def read_documents(paths: Iterable[str], *, stdin: BinaryIO | None = None) -> list[Document]:
-    """All documents of the paths. Raises ``ManifestError`` with every file that fails."""
+def read_documents(
+    paths: Iterable[str], *, stdin: BinaryIO | None = None, hint: str = NEXT
+) -> list[Document]:
+    """All documents of the paths. Raises ``ManifestError`` with every file that fails.
+
+    ``hint`` as for ``load_manifests``.
+    """
     problems: list[str] = []
-    documents = list(iter_documents(paths, problems, stdin=stdin))
+    documents = list(iter_documents(paths, problems, stdin=stdin, hint=hint))
     if problems:
         raise ManifestError(problems)
     return documents
 
 
 def iter_documents(
-    paths: Iterable[str], problems: list[str], *, stdin: BinaryIO | None = None
+    paths: Iterable[str],
+    problems: list[str],
+    *,
+    stdin: BinaryIO | None = None,
+    hint: str = NEXT,
 ) -> Iterator[Document]:
     """Documents one by one, in the paths' order and sorted within a directory.
 
     Each file that cannot be read (on) adds one line to ``problems``; what was read of it
-    before, and the other files, still come.
+    before, and the other files, still come. ``hint`` as for ``load_manifests``.
     """
-    for source, data in _read_all(paths, problems, stdin):
+    for source, data in _read_all(paths, problems, stdin, hint):
         try:
             yield from decode_documents(source, data)
         except InputError as error:
@@ -191,7 +207,7 @@ def _utf8(source: str, data: bytes) -> bytes:
 
 
 def _read_all(
-    paths: Iterable[str], problems: list[str], stdin: BinaryIO | None
+    paths: Iterable[str], problems: list[str], stdin: BinaryIO | None, hint: str
 ) -> Iterator[tuple[str, bytes]]:
     """(source, bytes) of every file once, also when links or several paths lead to it."""
     seen: set[FileId] = set()
@@ -210,7 +226,7 @@ def _read_all(
                 else:
                     problems.append(f"standard input: {EMPTY}")
             continue
-        search = Search(_NEXT)
+        search = Search(hint)
         files = search.files(path)
         problems += (*search.unseen.values(), *search.barren)
         for file in files:

@@ -12,16 +12,19 @@ from knp_py.manifests.document import Document
 from knp_py.manifests.listing import Listing, Stamp, printable
 
 LARGEST = 1 << 29  # bytes; 100,000 pods as kubectl prints them
-_HINT = "give --manifests files or directories"
 
 
 class ManifestFiles:
     """The files below ``paths``, by the rules of ``documents.load_manifests``.
 
-    What a ``watcher`` knows to be as it was is not looked at again.
+    What a ``watcher`` knows to be as it was is not looked at again. ``option`` is what the
+    paths were given by.
     """
 
-    def __init__(self, paths: Iterable[str], watcher: Watcher | None = None) -> None:
+    def __init__(
+        self, paths: Iterable[str], watcher: Watcher | None = None, option: str = "--manifests"
+    ) -> None:
+        self._hint = f"give {option} files or directories"
         self._paths = tuple(paths)
         self._watcher = watcher
         self._files: dict[str, Stamp] | None = None  # None: look at everything
@@ -73,14 +76,14 @@ class ManifestFiles:
         return decode_documents(printable(path), data)
 
     def _look_at_all(self) -> dict[str, Stamp]:
-        search = Search(_HINT)
+        search = Search(self._hint)
         files: dict[str, Stamp] = {}
         named: set[str] = set()
         seen: set[FileId] = set()
         others = 0  # further paths of files that are there already
         for path in self._paths:
             if path == STANDARD_INPUT:
-                search.unseen[path] = f"standard input cannot be followed; {_HINT}"
+                search.unseen[path] = f"standard input cannot be followed; {self._hint}"
                 continue
             for found in search.files(path):
                 if found.file_id in seen:
@@ -89,7 +92,9 @@ class ManifestFiles:
                 seen.add(found.file_id)
                 if found.path == path:
                     if not stat.S_ISREG(found.status.st_mode):
-                        search.unseen[path] = f"{printable(path)}: is no regular file; {_HINT}"
+                        search.unseen[path] = (
+                            f"{printable(path)}: is no regular file; {self._hint}"
+                        )
                         continue
                     named.add(path)
                 files[found.path] = _stamp(found.status)

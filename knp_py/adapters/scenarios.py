@@ -59,7 +59,9 @@ def read_manifests(scenario: Scenario, problems: list[str]) -> dict[str, list[Do
         full = os.path.normpath(os.path.join(base, path))
         wrong: list[str] = []
         if os.path.exists(full):
-            documents[path] = list(iter_documents([full], wrong))
+            documents[path] = list(
+                iter_documents([full], wrong, hint="name a file or a directory")
+            )
         else:
             documents[path] = []
             wrong.append(f"{plain(full)}: no such file or directory")
@@ -73,7 +75,7 @@ def write_text(path: str, text: str) -> None:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        raise InputError(f"{plain(path)}: {error.strerror}") from error
+        raise InputError(f"{plain(path)}: {(error.strerror or str(error)).lower()}") from error
 
 
 def _walk(top: str) -> Iterator[str]:

@@ -32,7 +32,9 @@ class VerdictFiles:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"--write {directory}: {error.strerror}") from error
+            raise InputError(
+                f"--write {directory}: {(error.strerror or str(error)).lower()}"
+            ) from error
         self._writers: dict[tuple[Verdict, int], RawPcapWriter] = {}
         self._first_link: int | None = None
         self.unknown = 0
@@ -99,4 +101,6 @@ class VerdictFiles:
         try:
             yield
         except OSError as error:
-            raise InputError(f"--write {self._directory}: {error.strerror or error}") from None
+            raise InputError(
+                f"--write {self._directory}: {(error.strerror or str(error)).lower()}"
+            ) from None

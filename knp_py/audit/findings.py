@@ -28,11 +28,21 @@ class Severity(IntEnum):
 
 
 class Check(NamedTuple):
-    """One thing that lint looks for. ``severity`` is the usual one."""
+    """One thing that lint looks for.
+
+    ``severity`` is the usual one; ``other`` what some of its findings have instead.
+    """
 
     id: str
     severity: Severity
     title: str
+    other: Severity | None = None
+
+    @property
+    def severities(self) -> list[Severity]:
+        """All that its findings can have, the gravest first."""
+        other = self.severity if self.other is None else self.other
+        return sorted({self.severity, other}, reverse=True)
 
 
 _ERROR, _WARNING, _INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -48,30 +58,48 @@ _CHECKS = (
     Check("suspicious-input", _WARNING, "The object is read, but not as its author may think"),
     Check("equal-priority", _WARNING, "Policies of one tier and priority disagree about a flow"),
     Check("shadowed-rule", _WARNING, "A rule that never decides: earlier rules take its flows"),
-    Check("selects-nothing", _WARNING, "A policy selects no pod of the input"),
-    Check("peer-matches-nothing", _WARNING, "A peer matches no pod or node of the input"),
+    Check("selects-nothing", _WARNING, "A policy selects no pod of the input", _INFO),
+    Check("peer-matches-nothing", _WARNING, "A peer matches no pod or node of the input", _INFO),
     Check("impossible-selector", _WARNING, "A selector that contradicts itself"),
     Check("named-port-nowhere", _WARNING, "A port name that no destination pod has"),
-    Check("host-network-subject", _WARNING, "A policy selects host-network pods: no effect there"),
+    Check(
+        "host-network-subject",
+        _WARNING,
+        "A policy selects host-network pods: no effect there",
+        _INFO,
+    ),
     Check(
         "service-address", _WARNING, "A network is a Service's address, which policy never sees"
     ),
     Check("service-port", _WARNING, "A port is the Service's, where the pods listen on another"),
     Check(
-        "names-without-dns", _WARNING, "Names are allowed, but nothing lets DNS out to learn them"
+        "names-without-dns",
+        _WARNING,
+        "Names are allowed, but nothing lets DNS out to learn them",
+        _INFO,
     ),
     Check("names-without-deny", _WARNING, "Names are allowed, but nothing denies other addresses"),
-    Check("one-family-deny", _WARNING, "A catch-all deny of IPv4 without IPv6, or the reverse"),
+    Check(
+        "one-family-deny", _WARNING, "A catch-all deny of IPv4 without IPv6, or the reverse", _INFO
+    ),
     Check("inert-rules", _WARNING, "Rules of a direction that policyTypes leaves out"),
     Check(
-        "opened-elsewhere", _WARNING, "Another NetworkPolicy allows everything to the same pods"
+        "opened-elsewhere",
+        _WARNING,
+        "Another NetworkPolicy allows everything to the same pods",
+        _INFO,
     ),
     Check("metadata-server-open", _WARNING, "A wide allow includes the metadata server's address"),
     Check("no-rules", _WARNING, "A ClusterNetworkPolicy without rules"),
     Check("shadowed-now", _INFO, "A rule that never decides for the pods of the input"),
     Check("redundant-rule", _INFO, "A rule whose flows another rule treats the same"),
     Check("overruled-rule", _INFO, "A rule that the tiers before it never leave anything"),
-    Check("unknown-namespace", _INFO, "A selector names a namespace that the input does not have"),
+    Check(
+        "unknown-namespace",
+        _INFO,
+        "A policy is in or names a namespace that the input has not",
+        _WARNING,
+    ),
     Check("dns-anywhere", _INFO, "DNS is allowed to every server: data can leave that way"),
     Check("dns-over-tcp", _INFO, "DNS is allowed over UDP only: long answers are lost"),
     Check("old-api", _INFO, "An older API that ClusterNetworkPolicy replaces"),

@@ -64,12 +64,17 @@ def lint(
     return found.sorted()
 
 
+def _within(path: str, top: str) -> bool:
+    """Whether a field is another or inside it; spec.ingress is not inside spec.ingres."""
+    return path == top or path.startswith((f"{top}.", f"{top}["))
+
+
 def _add_warnings(warnings: Iterable[Problem], found: Collector) -> None:
     """What the loader said, unless a check has said it better about the same place."""
     said = found.places()
     for problem in warnings:
         if any(
-            name == problem.object and path.startswith(problem.path)
+            name == problem.object and _within(path, problem.path)
             for name, path in said
             if problem.path
         ):

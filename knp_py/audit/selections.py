@@ -47,6 +47,7 @@ def check(view: View, found: Collector) -> None:
         if view.nodes:
             _check_nodes(view, policy, found)
         _check_namespaces(view, policy, found)
+        _check_own_namespace(view, policy, found)
     if not view.all_pods and view.policies:
         found.overall(
             "no-pods",
@@ -226,10 +227,7 @@ def _check_namespaces(view: View, policy: Policy, found: Collector) -> None:
         for name in names_in(selector):
             if name in known:
                 continue
-            # team-a and team-b are two namespaces, not one and a slip.
-            alike = [n for n in sorted(known) if n.rpartition("-")[0] != name.rpartition("-")[0]]
-            alike += [n for n in sorted(known) if "-" not in n and "-" not in name]
-            hint = did_you_mean(name, alike)
+            hint = _meant(name, known)
             if hint or view.whole:
                 found.about(
                     "unknown-namespace",
@@ -239,6 +237,37 @@ def _check_namespaces(view: View, policy: Policy, found: Collector) -> None:
                     "correct the name, or add the namespace to the input",
                     severity=Severity.WARNING if hint else None,
                 )
+
+
+def _check_own_namespace(view: View, policy: Policy, found: Collector) -> None:
+    """The namespace that a NetworkPolicy is in: by a slip it guards nobody, and all is open."""
+    if isinstance(policy, ClusterNetworkPolicy) or not (view.namespaces or view.all_pods):
+        return
+    name = policy.namespace
+    # Not those of other policies: a slip is easily made in all of a file.
+    known = {*view.namespaces, *view.pod_namespaces, *_EVERYWHERE}
+    known.update(service.namespace for service in view.services)
+    if name in known:
+        return
+    hint = _meant(name, known)
+    # Pods alone are often those of a few namespaces of many.
+    likely = bool(hint or view.namespaces)
+    found.about(
+        "unknown-namespace",
+        policy,
+        "metadata.namespace",
+        f"is in namespace {name}, which the input does not have{hint}",
+        "correct the name, or add the namespace to the input",
+        Severity.WARNING if likely else None,
+    )
+
+
+def _meant(name: str, known: set[str]) -> str:
+    """``, did you mean 'x'?`` for a name that is likely a slip."""
+    # team-a and team-b are two namespaces, not one and a slip.
+    alike = [n for n in sorted(known) if n.rpartition("-")[0] != name.rpartition("-")[0]]
+    alike += [n for n in sorted(known) if "-" not in n and "-" not in name]
+    return did_you_mean(name, alike)
 
 
 def _namespace_selectors(policy: Policy) -> Iterator[tuple[str, LabelSelector]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from knp_py.adapters.documents import load_manifests
+from knp_py.adapters.documents import PATHS, load_manifests
 from knp_py.cli.render import note, notes
 from knp_py.engine.snapshot import Snapshot
 from knp_py.engine.state import ClusterState
@@ -11,12 +11,13 @@ from knp_py.model.changes import Change, Verb
 WARNINGS_SHOWN = 8
 
 
-def load_cluster(paths: Sequence[str]) -> Snapshot:
+def load_cluster(paths: Sequence[str], option: str = "--manifests") -> Snapshot:
     """The compiled cluster; warnings go to standard error, the first few in full.
 
+    ``option`` is what the paths were given by.
     Raises ``ManifestError`` with every problem of every file.
     """
-    result = load_manifests(paths)
+    result = load_manifests(paths, hint=f"give {option} {PATHS}")
     state = ClusterState()
     state.apply_all(Change(Verb.APPLIED, obj) for obj in result.objects)
     snapshot = state.snapshot()

@@ -32,7 +32,8 @@ knp lab test examples/agent-sandbox
 knp lab test tests/ --junit report.xml -- --remember=off
 """
 EXEC_EXAMPLES = """\
-knp lab exec shop/web nc -zv -w 2 db.shop 5432
+knp lab exec shop/web ip -brief address
+knp lab exec sandbox-team-a/agent curl -m 2 http://github.com
 knp lab exec node nft list ruleset
 """
 STATUS_EXAMPLES = "knp lab status"
@@ -242,19 +243,23 @@ def execute(
     argv: Annotated[list[str], typer.Argument(metavar="COMMAND...")],
     name: Name = "lab",
 ) -> None:
-    """Run a command where a pod is, with its addresses and resolvers; its exit code is ours."""
+    """Run a command where a pod is, with its addresses and resolvers; its exit code is ours.
+
+    Where one pod's name begins so, the beginning will do: that is its workload, most likely.
+    """
+    from knp_py.cli.render import note  # noqa: PLC0415
     from knp_py.lab.laboratory import Laboratory, check_possible  # noqa: PLC0415
     from knp_py.lab.namespaces import enter, spaces_of, with_resolv_conf  # noqa: PLC0415
-    from knp_py.manifests.problems import did_you_mean  # noqa: PLC0415
+    from knp_py.lab.placenames import place_called  # noqa: PLC0415
 
     check_possible()
     lab = Laboratory(name)
     if not spaces_of(name):
         raise InputError(f"no lab {name} is up (see knp lab up --help)")
     places = lab.topology.places
-    if place not in places:
-        hint = did_you_mean(place, sorted(places)) or f"; there are {', '.join(sorted(places))}"
-        raise InputError(f"the lab {name} has no pod {place}{hint}")
+    given, place = place, place_called(place, places)
+    if place != given.removeprefix("pod:"):
+        note(f"in the pod {place}")
     if argv[0] == "--" and len(argv) > 1:
         argv = argv[1:]  # as kubectl exec wants it
     resolv_conf = lab.folder.resolv_conf(place)

@@ -11,14 +11,13 @@ from typing import Annotated
 
 import typer
 
-from knp_py.adapters.documents import read_documents
+from knp_py.adapters.documents import PATHS, read_documents
 from knp_py.audit.findings import CATALOGUE, Finding, Severity, listing
 from knp_py.audit.lint import lint
 from knp_py.cli.options import Output, OutputFormat
 from knp_py.cli.render import (
     STYLES,
     WIDTH,
-    Cell,
     Column,
     Documents,
     clean,
@@ -89,12 +88,12 @@ def command(
         _print_catalogue(output)
         return
     if not paths:
-        raise InputError("give a file, a directory or - for standard input (see knp lint --help)")
+        raise InputError(f"give {PATHS} (see knp lint --help)")
     for check in ignore:
         if check not in CATALOGUE:
             hint = did_you_mean(check, CATALOGUE) or ", see knp lint --list"
             raise InputError(f"--ignore: no check is called {check!r}{hint}")
-    loaded = load(read_documents(paths))
+    loaded = load(read_documents(paths, hint=f"give {PATHS}"))
     findings = lint(loaded.objects, loaded.problems, loaded.warnings, ignore=ignore)
     shown = [finding for finding in findings if finding.severity >= severity.severity]
     if output is OutputFormat.TABLE:
@@ -172,11 +171,19 @@ def _print_catalogue(output: OutputFormat) -> None:
     if output is OutputFormat.TABLE:
         print_table(
             [Column("CHECK"), Column("SEVERITY"), Column("WHAT IT FINDS")],
-            [[c.id, Cell(c.severity.text), c.title] for c in CATALOGUE.values()],
+            [
+                [c.id, " or ".join(s.text for s in c.severities), c.title]
+                for c in CATALOGUE.values()
+            ],
         )
         return
     with Documents(output) as documents:
         for check in CATALOGUE.values():
             documents.write(
-                {"id": check.id, "severity": check.severity.text, "title": check.title}
+                {
+                    "id": check.id,
+                    "severity": check.severity.text,
+                    "severities": [severity.text for severity in check.severities],
+                    "title": check.title,
+                }
             )

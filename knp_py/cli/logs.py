@@ -281,7 +281,9 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
                 documents.write(document)
         return
     words = ", ".join(f"{n} {word}" for word, n in sorted(counts.verdicts.items()))
-    print(f"{counts.entries} entries in {reader.lines} lines" + (f": {words}" if words else ""))
+    entries = "1 entry" if counts.entries == 1 else f"{counts.entries} entries"
+    lines = "1 line" if reader.lines == 1 else f"{reader.lines} lines"
+    print(f"{entries} in {lines}" + (f": {words}" if words else ""))
     if counts.unidentified:
         print(
             f"{counts.unidentified} of them with an address in a pod network that no known pod has"

@@ -65,11 +65,14 @@ class Source(Protocol):
 
 
 class Followed:
-    """Manifests that are followed, and what was said about them so far."""
+    """Manifests that are followed, and what was said about them so far.
 
-    def __init__(self, paths: tuple[str, ...], called: str) -> None:
+    ``called`` begins every line about them; ``option`` is what their paths were given by.
+    """
+
+    def __init__(self, paths: tuple[str, ...], called: str, option: str = "--manifests") -> None:
         self._watcher = Watcher(paths, say)
-        self._source = ManifestSource(ManifestFiles(paths, self._watcher), time.time_ns)
+        self._source = ManifestSource(ManifestFiles(paths, self._watcher, option), time.time_ns)
         self._announce = Announcer(called)
         self._scanned_ns = 0
 

@@ -23,7 +23,7 @@ class Candidates:
         self.state = ClusterState()
         self.post: Callable[[Callable[[], object]], object] | None = None
         self._mixed = not settings.manifests
-        self._followed = Followed(settings.shadow, "shadow: ")
+        self._followed = Followed(settings.shadow, "shadow: ", "--shadow-manifests")
         self._first = self._followed.scan()
 
     def fileno(self) -> int:

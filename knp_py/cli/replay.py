@@ -208,7 +208,7 @@ class _Side:
 
 def _other_side(before: _Side, paths: list[str], settings: Settings) -> _Side:
     """What ``--diff`` names is a whole set: without pods nothing could ever change."""
-    after = _Side(load_cluster(paths), settings)
+    after = _Side(load_cluster(paths, "--diff"), settings)
     if before.snapshot.pods and not after.snapshot.pods:
         raise InputError(
             f"--diff {' '.join(paths)}: holds no pods; it stands for all manifests, not for those"
@@ -273,6 +273,7 @@ def _judge(
             side.snooper.events,
             unlisted=printer.unlisted,
             to_stderr=printer.lines_only,
+            alone=quiet,
         )
 
 

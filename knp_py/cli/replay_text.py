@@ -184,17 +184,16 @@ def print_summary(
     *,
     unlisted: int,
     to_stderr: bool,
+    alone: bool,
 ) -> None:
-    """The counts, for people."""
+    """The counts, for people; ``alone`` when nothing was printed before them."""
     out = sys.stderr if to_stderr else sys.stdout
     verdicts = ", ".join(f"{n:,} {word}" for word, n in summary.verdicts.items())
-    if not to_stderr:
+    if not to_stderr and not alone:
         print(file=out)
-    _say(
-        f"{summary.connections:,} connections in {summary.packets:,} packets over"
-        f" {summary.seconds:.1f} s: {verdicts}",
-        out,
-    )
+    connections = f"{summary.connections:,} connection{'s' * (summary.connections != 1)}"
+    packets = f"{summary.packets:,} packet{'s' * (summary.packets != 1)}"
+    _say(f"{connections} in {packets} over {summary.seconds:.1f} s: {verdicts}", out)
     if summary.deciders:
         print_table(
             [Column("verdict"), Column("connections", right=True), Column("decided by")],

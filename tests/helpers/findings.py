@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
-from knp_py.audit.findings import Finding
+from knp_py.audit.findings import CATALOGUE, Finding
 from knp_py.audit.lint import lint
 from knp_py.manifests.problems import Problem
 from knp_py.model.changes import ClusterObject
 
 
 def findings_of(check: str, *objects: ClusterObject) -> list[Finding]:
-    """The findings of one check."""
-    return [finding for finding in lint(objects) if finding.id == check]
+    """The findings of one check; all findings must be as grave as the catalogue says."""
+    found = lint(objects)
+    assert all(finding.severity in CATALOGUE[finding.id].severities for finding in found)
+    return [finding for finding in found if finding.id == check]
 
 
 def paths(check: str, *objects: ClusterObject) -> list[str]:

@@ -169,6 +169,7 @@ def test_manifests_alone_are_enough(lab: Lab) -> None:
     ended = lab("up", "--no-agent", "--manifests", manifests)
     assert ended.code == 0, ended.err
     assert lab.exec("a/client", "getent", "hosts", "web").code == 0
+    assert lab.exec("a/clie", "true") == Ended(0, "", "knp: in the pod a/client\n")
     ended = lab("test")
     assert f"the lab {lab.name} has no scenario of its own: say which" in ended.err
 
@@ -194,7 +195,7 @@ def test_mistakes_are_told_in_one_line_each(lab: Lab) -> None:
     lab.up()
     cases = [
         (lab("up", str(lab.scenario)), f"there is a lab {lab.name} already: knp lab down"),
-        (lab.exec("a/clent", "true"), "has no pod a/clent, did you mean 'a/client'?"),
+        (lab.exec("a/clent", "true"), "there is no pod a/clent, did you mean 'a/client'?"),
         (lab.exec("a/client", "no-such-command"), "no-such-command"),
         (lab("up"), "say which SCENARIO or --manifests"),
         (lab("test", str(lab.scenario), "--no-agent"), "is up with an agent of its own"),

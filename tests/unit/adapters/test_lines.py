@@ -46,7 +46,7 @@ def test_an_overlong_line_is_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read", [read_lines, follow_lines])
 def test_what_cannot_be_opened_is_named(tmp_path: Path, read: object) -> None:
     assert callable(read)
-    with pytest.raises(InputError, match="nowhere: No such file or directory"):
+    with pytest.raises(InputError, match="nowhere: no such file or directory"):
         next(read(str(tmp_path / "nowhere")))
     with pytest.raises(InputError, match=r"[Ii]s a directory"):
         next(read(str(tmp_path)))

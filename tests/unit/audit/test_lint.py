@@ -86,6 +86,24 @@ def test_other_warnings_of_the_loader_are_findings() -> None:
     assert "did you mean 'egress'" in found[0].message
 
 
+def test_an_unknown_field_is_told_beside_an_error_in_the_field_that_was_meant() -> None:
+    found = lint_text(
+        """\
+        apiVersion: networking.k8s.io/v1
+        kind: NetworkPolicy
+        metadata: {name: p, namespace: shop}
+        spec:
+          podSelector: {}
+          ingres: []
+          ingress: [{ports: [{port: 70000}]}]
+        """
+    )
+    assert [(finding.id, finding.path) for finding in found] == [
+        ("unknown-field", "spec.ingres"),
+        ("invalid-object", "spec.ingress[0].ports[0].port"),
+    ]
+
+
 def test_kinds_that_policy_does_not_read() -> None:
     other = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n"
     calico = "---\napiVersion: projectcalico.org/v3\nkind: NetworkPolicy\nmetadata: {name: n}\n"

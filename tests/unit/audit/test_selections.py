@@ -1,3 +1,4 @@
+import pytest
 from helpers import builders as b
 from helpers.findings import findings_of, ids, paths
 
@@ -32,8 +33,9 @@ def test_labels_that_exist_but_not_together() -> None:
     assert "all of these labels" in finding.message
 
 
-def test_a_namespace_without_pods_in_the_input_says_nothing() -> None:
-    assert ids([POD, b.netpol("bank/p", b.select(WEB), ingress=[b.allow()])]) == []
+def test_of_a_namespace_without_pods_in_the_input_no_selector_is_judged() -> None:
+    policy = b.netpol("bank/p", b.select(WEB), ingress=[b.allow()])
+    assert ids([b.namespace("bank"), POD, policy]) == []
 
 
 def test_finished_pods_are_pods_that_were_meant() -> None:
@@ -112,6 +114,9 @@ def test_in_a_whole_cluster_absence_is_certain() -> None:
     [finding] = findings_of("peer-matches-nothing", *whole, b.netpol("shop/p", egress=[empty]))
     assert finding.severity is Severity.INFO
     assert "there are none in namespace kube-system" in finding.message
+    subject = b.cnp("c", subject=b.in_namespace("kube-system"), egress=[b.deny(b.pods())])
+    [finding] = findings_of("selects-nothing", *whole, subject)
+    assert finding.severity is Severity.INFO
 
 
 def test_nodes() -> None:
@@ -141,10 +146,40 @@ def test_a_namespace_asked_for_by_a_name_that_is_not_there() -> None:
 
 def test_a_namespace_of_another_directory_is_not_missing() -> None:
     for declared, name in (("shop", "monitoring"), ("team-a", "team-b")):
-        policy = b.netpol("shop/p", ingress=[b.allow(b.in_namespace(name))])
+        policy = b.netpol(f"{declared}/p", ingress=[b.allow(b.in_namespace(name))])
         assert not paths("unknown-namespace", b.namespace(declared), policy)
         whole: list[ClusterObject] = [b.namespace(declared), b.namespace("kube-system"), policy]
-        assert paths("unknown-namespace", *whole) == ["shop/p spec.ingress[0].from[0]"]
+        assert paths("unknown-namespace", *whole) == [f"{declared}/p spec.ingress[0].from[0]"]
+
+
+@pytest.mark.parametrize("known", [[b.namespace("shop")], [POD], [b.namespace("shop"), POD]])
+def test_a_policy_in_a_namespace_that_is_a_slip(known: list[ClusterObject]) -> None:
+    policy = b.netpol("shpo/p", b.select(WEB), ingress=[b.allow()])
+    [finding] = findings_of("unknown-namespace", *known, policy)
+    assert finding.path == "metadata.namespace"
+    assert finding.severity is Severity.WARNING
+    assert "is in namespace shpo" in finding.message
+    assert "did you mean 'shop'" in finding.message
+
+
+def test_a_policy_in_a_namespace_that_the_input_does_not_have() -> None:
+    policy = b.netpol("bank/p", b.select(WEB), ingress=[b.allow()])
+    [finding] = findings_of("unknown-namespace", b.namespace("shop"), policy)
+    assert finding.severity is Severity.WARNING
+    assert "did you mean" not in finding.message
+    # Pods are often those of one namespace of many.
+    [finding] = findings_of("unknown-namespace", POD, policy)
+    assert finding.severity is Severity.INFO
+
+
+def test_a_policy_in_a_namespace_that_is_there_or_of_which_nothing_is_known() -> None:
+    policy = b.netpol("bank/p", b.select(WEB), ingress=[b.allow()])
+    for known in ([], [b.namespace("bank")], [POD, b.pod("bank/web", "10.0.0.9")]):
+        assert not paths("unknown-namespace", *known, policy)
+    default = b.netpol("default/p", b.select(WEB), ingress=[b.allow()])
+    assert not paths("unknown-namespace", b.namespace("shop"), default)
+    service = b.service("bank/web", "10.96.0.1")
+    assert not paths("unknown-namespace", b.namespace("shop"), service, policy)
 
 
 # Port names.

@@ -40,7 +40,10 @@ def manifests(tmp_path: Path) -> str:
         (["--dns-queue-id", "100"], "the queues' numbers must differ"),
         (["--queues", "65"], "--queues"),
         (["--metrics-bind-address", "9080"], "--metrics-bind-address: '9080' is no address"),
-        (["--shadow-manifests", "/nowhere"], "/nowhere"),
+        (
+            ["--shadow-manifests", "/nowhere"],
+            "/nowhere: no such file or directory; give --shadow-manifests files",
+        ),
         (["--fail-sideways"], "--fail-sideways"),
     ],
 )

@@ -428,7 +428,7 @@ def test_explaining_fits_100_columns_and_cuts_no_name(wordy: str) -> None:
          "from: there is no pod shop/nobody; namespace shop has db, web"),
         (["--from", "shop/web", "--to", "1.2.3.4", "--expect", "maybe"],
          "--expect: 'maybe' is not one of allow, deny, unknown"),
-        (["--probes", "/nowhere"], "/nowhere: No such file or directory"),
+        (["--probes", "/nowhere"], "/nowhere: no such file or directory"),
         (["--from", "shop/web", "--to", "shop/db:1", "--port", "2"],
          "--to shop/db:1 and --port 2 are two ports, expected one"),
         (["--from", "shop/web:1", "--to", "shop/db"],

@@ -38,7 +38,7 @@ def test_ctrl_c_ends_the_capture_and_keeps_the_answer(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert [json.loads(line)["verdict"] for line in out.splitlines()] == ["allow"]
-    assert b"1 connections in 1 packets" in err
+    assert b"1 connection in 1 packet " in err
 
 
 def _waiting_bytes(pipe: int) -> int:
@@ -65,4 +65,4 @@ def test_a_verdict_is_shown_when_it_is_made(tmp_path: Path) -> None:
         lines = [process.stdout.readline() for _ in range(3)]  # while the capture goes on
         assert b"shop/web:1" in lines[2]
         process.stdin.close()
-        assert b"1 connections in 1 packets" in process.stdout.read()
+        assert b"1 connection in 1 packet " in process.stdout.read()

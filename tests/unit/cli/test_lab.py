@@ -20,6 +20,12 @@ def test_every_command_explains_itself() -> None:
         assert "Examples:" in ended.out
 
 
+def test_the_examples_of_exec_are_of_pods_that_the_examples_have() -> None:
+    shown = knp("lab", "exec", "--help").out
+    assert " nc " not in shown
+    assert "db.shop" not in shown
+
+
 @pytest.mark.parametrize("command", ["up", "test"])
 def test_the_agents_options_come_last(command: str) -> None:
     usage = knp("lab", command, "--help").out.splitlines()[0]

@@ -182,7 +182,15 @@ def test_what_is_no_yaml_is_exit_code_2(tmp_path: Path, text: str) -> None:
 
 
 def test_a_missing_file_or_no_file_is_exit_code_2(tmp_path: Path) -> None:
-    assert knp("lint", str(tmp_path / "nothing.yaml")).code == 2
+    missing, empty = tmp_path / "nothing.yaml", tmp_path / "empty"
+    empty.mkdir()
+    then = "give a file, a directory or - for standard input"
+    for path, why in (
+        (missing, "no such file or directory"),
+        (empty, "no *.yaml, *.yml, *.json file in it"),
+    ):
+        ended = knp("lint", str(path))
+        assert (ended.code, ended.err) == (2, f"knp: {path}: {why}; {then}\n")
     assert knp("lint").code == 2
 
 
@@ -197,6 +205,16 @@ def test_list() -> None:
     assert [line.split()[0] for line in out.splitlines()[1:]] == list(CATALOGUE)
     records = [json.loads(line) for line in knp("lint", "--list", "-o", "jsonl").out.splitlines()]
     assert [record["id"] for record in records] == list(CATALOGUE)
+
+
+def test_the_list_has_every_severity_that_is_printed() -> None:
+    records = {r["id"]: r for r in json.loads(knp("lint", "--list", "-o", "json").out)}
+    assert records["names-without-dns"]["severity"] == "warning"
+    assert records["names-without-dns"]["severities"] == ["warning", "info"]
+    assert records["unknown-field"]["severities"] == ["error"]
+    lines = {line.split()[0]: line for line in knp("lint", "--list").out.splitlines()}
+    assert " warning or info " in lines["unknown-namespace"]
+    assert " info " in lines["no-pods"]
 
 
 def test_the_real_command(shadowed: str) -> None:

@@ -199,6 +199,12 @@ def test_an_empty_log_is_no_error(tmp_path: Path) -> None:
     assert knp("logs", "--summary", str(empty)).out == "0 entries in 0 lines\n"
 
 
+def test_the_summary_of_one(log: str) -> None:
+    records = knp("logs", log, "-o", "jsonl").out.splitlines()
+    out = knp("logs", "--summary", stdin=f"{records[0]}\n".encode()).out
+    assert out.startswith("1 entry in 1 line: 1 ")
+
+
 @pytest.mark.parametrize("argv", [["-"], [], ["-", "--follow"]])
 def test_standard_input_plain_and_gzip(argv: list[str]) -> None:
     data = f"{RECORD}\n".encode()
@@ -255,8 +261,8 @@ def test_a_filter_that_foreign_logs_cannot_answer_says_so(log: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        (["/nowhere"], "knp: /nowhere: No such file or directory\n"),
-        (["/"], "knp: /: Is a directory\n"),
+        (["/nowhere"], "knp: /nowhere: no such file or directory\n"),
+        (["/"], "knp: /: is a directory\n"),
         (
             ["--tier", "x", "/"],
             "knp: --tier: 'x' is not one of Admin, NetworkPolicy, Baseline, Default\n",

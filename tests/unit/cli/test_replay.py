@@ -146,6 +146,13 @@ def test_the_table_names_who_decided_and_what_was_left_out(place: Path) -> None:
     assert max(map(len, ended.out.splitlines())) <= 100
 
 
+def test_the_summary_alone_begins_with_its_first_line(place: Path) -> None:
+    base = ("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"))
+    assert knp(*base, "--summary").out.startswith("6 connections in 9 packets")
+    # After a table there is a line between.
+    assert "\n\n6 connections in 9 packets" in knp(*base).out
+
+
 def test_a_long_capture_fits_100_columns(place: Path) -> None:
     """Its times and numbers are wider than their columns, and names fill the rest."""
     wide = "n" * (100 - 28 - len(f":40000 → {EXAMPLE}:443 TCP") - len("shop/"))
@@ -205,6 +212,16 @@ def test_diff_refuses_a_set_without_pods(place: Path) -> None:
     ended = knp(*base, "--diff", str(place / "policy.yaml"))
     assert ended.code == 2
     assert "holds no pods" in ended.err
+
+
+def test_what_diff_cannot_find_is_not_the_manifests(place: Path) -> None:
+    base = ("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"))
+    ended = knp(*base, "--diff", "/nowhere")
+    assert ended.code == 2
+    assert ended.err == (
+        "knp: /nowhere: no such file or directory;"
+        " give --diff a file, a directory or - for standard input\n"
+    )
 
 
 def test_a_service_is_judged_by_its_pods_and_a_denial_that_was_answered_is_said(
@@ -412,7 +429,7 @@ def test_write_to_a_full_disk_is_one_line(place: Path) -> None:
     ended = knp("replay", str(place / "c.pcap"), "-m", str(place / "cluster.yaml"), "--write",
                 str(place / "out"), "--summary")  # fmt: skip
     assert ended.code == 2
-    assert "No space left on device" in ended.err.splitlines()[-1]
+    assert "no space left on device" in ended.err.splitlines()[-1]
     assert "Traceback" not in ended.err
 
 

@@ -81,7 +81,8 @@ def test_bad_scenarios_are_all_told_and_none_is_run(folder: Path) -> None:
     scenario(folder, MET, name="good.yaml")
     one = scenario(folder, "{from: 3}", name="one.yaml")
     two = folder / "two.yaml"
-    two.write_text("manifests: nowhere.yaml\nsteps: [{}]\n")
+    two.write_text("manifests: [nowhere.yaml, empty]\nsteps: [{}]\n")
+    (folder / "empty").mkdir()
     ended = knp("test", str(folder))
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.splitlines() == [
@@ -98,6 +99,10 @@ def test_bad_scenarios_are_all_told_and_none_is_run(folder: Path) -> None:
             " expected allow, deny or unknown"
         ),
         f"knp: {two}: manifests[0]: {folder}/nowhere.yaml: no such file or directory",
+        (
+            f"knp: {two}: manifests[1]: {folder}/empty: no *.yaml, *.yml, *.json file in it;"
+            " name a file or a directory"
+        ),
     ]
 
 
@@ -140,7 +145,7 @@ def test_junit(folder: Path) -> None:
 def test_a_report_that_cannot_be_written(folder: Path) -> None:
     ended = knp("test", scenario(folder, MET), "--junit", str(folder / "no" / "r.xml"))
     assert ended.code == 2
-    assert ended.err == f"knp: {folder}/no/r.xml: No such file or directory\n"
+    assert ended.err == f"knp: {folder}/no/r.xml: no such file or directory\n"
 
 
 def test_manifests_beside_those_of_the_scenario(folder: Path) -> None:
