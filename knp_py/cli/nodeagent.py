@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from itertools import chain
 from pathlib import Path
 
 from knp_py import __version__
@@ -20,9 +19,7 @@ from knp_py.adapters.http import HttpServer
 from knp_py.adapters.instance import InstanceLock
 from knp_py.adapters.kernelqueue import KernelQueue
 from knp_py.adapters.links import links_of, own_addresses
-from knp_py.adapters.namefile import NameFile, boot_id
 from knp_py.adapters.outlet import Outlet
-from knp_py.adapters.ownerfile import OwnerFile
 from knp_py.adapters.poller import Poller
 from knp_py.adapters.probe import RoundTrip
 from knp_py.adapters.rules import Rules
@@ -36,6 +33,7 @@ from knp_py.agent.source import Batch
 from knp_py.agent.world import WorldKeeper
 from knp_py.cli.nodecleanup import require_root, table_of
 from knp_py.cli.nodecrew import Crew, Duty
+from knp_py.cli.nodekept import Kept
 from knp_py.cli.nodemanifests import source_of
 from knp_py.cli.nodepages import Overview
 from knp_py.cli.nodeparts import Complaints, Settings, build, layout_of
@@ -77,12 +75,6 @@ class NodeAgent:
         self._wake = Poller()
         self._stopping = False
         self._failure = ""
-        self._kept: NameFile | None = None
-        self._owners: OwnerFile | None = None
-        if settings.state_dir:
-            self._owners = OwnerFile(settings.state_dir, f"{self._table}.owners")
-        self._forget = Forgetting(say)
-        self._inherited = True  # connections of pods that went while nobody was here
         self._proof_due = self._scan_due = 0.0
         self._as_ours = ""  # the rules' text as we made them, when it is known
         self._settled = 0.0
@@ -118,7 +110,8 @@ class NodeAgent:
                 native=self._rules.native,
                 paths=self._rules.paths,
             )
-            self._kept = self._open_names()
+            forget = Forgetting(say)
+            self._kept = Kept(settings.state_dir, self._table, self._clock, forget)
             outlet = Outlet(sys.stdout.fileno())
             stack.callback(outlet.close)
             self._parts = build(
@@ -129,7 +122,7 @@ class NodeAgent:
                 write=outlet.write,
                 write_packets=errors().write,
                 on_learn=self._learned,
-                on_open=None if self._kept is None else self._kept.add_connection,
+                on_open=None if self._kept.names is None else self._kept.names.add_connection,
                 complain=Complaints(say),
                 seen=self._rules.has_table() and not self._takes_away(),
             )
@@ -139,7 +132,7 @@ class NodeAgent:
                 node=settings.node,
                 load=self._hand_over,
                 sweep=lambda: clear_marks(self._marks.connection),
-                forget=self._forget,
+                forget=forget,
                 links=links_of,
                 own=own_addresses,
                 told=not settings.manifests,
@@ -148,7 +141,7 @@ class NodeAgent:
             self._parts.judge.load(self._keeper.prepare(first.changes))
             if self._candidates is not None:
                 self._candidates.begin(self._parts.shadow, self._crew)
-            self._remember_names()
+            self._kept.restore(self._parts)
             self._crew.start(
                 Duty(
                     settings,
@@ -183,7 +176,7 @@ class NodeAgent:
             self._proof = RoundTrip(self._marks.bits(Ask.PROBE))
             stack.callback(self._proof.close)
             self._parts.judge.on_probe = self._proof.seen
-            self._overview.watch(queues, self._layout.queues.numbers, self._kept)
+            self._overview.watch(queues, self._layout.queues.numbers, self._kept.names)
             self._enforcing = True
             if not self._stopping:
                 self._put_in_force()
@@ -198,37 +191,6 @@ class NodeAgent:
             return InstanceLock(self._settings.instance)
         except NotPermittedError as error:
             raise NotPermittedError(f"{error}: stop it first{self._rules.room_for_two}") from None
-
-    def _open_names(self) -> NameFile | None:
-        """Where names survive; that they cannot is no reason not to enforce."""
-        if not self._settings.state_dir:
-            return None
-        try:
-            return NameFile(self._settings.state_dir, f"{self._table}.names", boot=boot_id())
-        except NotPermittedError as error:
-            say(f"warning: learned names will not survive a restart: {error}")
-            return None
-
-    def _remember_names(self) -> None:
-        """What pods had learned before the agent went away."""
-        kept, parts = self._kept, self._parts
-        if kept is None:
-            return
-        now = self._clock.now()
-        found = kept.load(now)
-        if found.remark:
-            say(found.remark)
-        parts.names.restore(found.names, now)
-        opened = parts.connections
-        if opened is not None:
-            opened.restore(found.connections)
-        try:
-            kept.begin(
-                lambda at: chain(parts.names.saved(at), () if opened is None else opened.dump()),
-                now,
-            )
-        except NotPermittedError as error:
-            say(f"warning: learned names will not survive a restart: {error}")
 
     def _begin(self) -> bool:
         """Have the world that there is at first; whether to go on.
@@ -286,14 +248,12 @@ class NodeAgent:
         return [dns, judged]
 
     def _learned(self, saved: SavedName) -> None:
-        if self._kept is not None:
-            self._kept.add(saved)
+        self._kept.learned(saved)
         self._crew.learn(saved)
 
     def _before_release(self) -> None:
         """What was learned is kept and known before the answer is let go that it was in."""
-        if self._kept is not None:
-            self._kept.commit(self._clock.now())
+        self._kept.commit()
         self._crew.release()
 
     def _put_in_force(self) -> None:
@@ -303,25 +263,8 @@ class NodeAgent:
         if self._settings.strict:
             # Generations begin anew. Not before: the rules that were there stamp until now.
             clear_marks(self._marks.connection)
-        self._note_owners()
-
-    def _note_owners(self) -> None:
-        """Note whose this node's addresses are, for an agent after us; once everything is known.
-
-        At first, what those had who are not there any more ends: whoever has an address now, or
-        next, inherits nothing (semantics §1).
-        """
-        kept = self._owners
-        if kept is None or not self._complete:
-            return
-        owners = self._keeper.owners()
-        if self._inherited:
-            self._inherited = False
-            before = kept.read().items()
-            gone = frozenset(address for address, uid in before if owners.get(address) != uid)
-            if gone:
-                self._forget(gone)
-        kept.write(owners)
+        if self._complete:
+            self._kept.note_owners(self._keeper.owners())
 
     def _serve(self, stack: ExitStack) -> None:
         if not self._settings.bind:
@@ -362,8 +305,7 @@ class NodeAgent:
             self._loop.stop()
             packets.join()
             self._crew.stop()
-            if self._kept is not None:
-                self._kept.close(self._clock.now())
+            self._kept.close()
             lost = self._parts.close(self._clock.now())
             if lost:
                 say(f"{lost} lines about verdicts could not be written any more")
@@ -416,11 +358,11 @@ class NodeAgent:
         self._settle()
         if not (self._complete or self._source.waits_for()):
             self._complete = True
-            self._note_owners()
+            self._kept.note_owners(self._keeper.owners())
             self._greet()
             return
-        if any(isinstance(obj, Pod) for _, obj in batch.changes):
-            self._note_owners()
+        if self._complete and any(isinstance(obj, Pod) for _, obj in batch.changes):
+            self._kept.note_owners(self._keeper.owners())
         if self._settings.verbosity >= CHANGES:
             say_changes(batch)
         if changed and (self._settings.manifests or has_policy(batch)):
@@ -431,7 +373,7 @@ class NodeAgent:
         if self._keeper.behind or self._keeper.links_changed():
             self._take(self._overview.batch._replace(changes=[]))
         wrong = self._proof.check()
-        changed = bool(self._as_ours) and self._rules.text() != self._as_ours
+        changed = bool(self._as_ours) and self._changed(self._rules.text())
         if wrong is None and not changed:
             return
         if not changed and self._rules.complete():
@@ -446,6 +388,10 @@ class NodeAgent:
             self._settle()
         except NotPermittedError as error:
             say(f"the rules could not be put back: {error}")
+
+    def _changed(self, text: str) -> bool:
+        """Whether these rules are others than ours. A tool that failed once has told of none."""
+        return text != self._as_ours if text else not self._rules.complete()
 
     def _settle(self) -> None:
         """Rules of ours have changed: how they look is noted once they stay like that."""

@@ -27,9 +27,16 @@ def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
 
 
 def workers_of(pid: int) -> list[int]:
-    """Forked from it, in this order; it also starts tools now and then."""
-    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [child for child in children if command_of(child) == command_of(pid)]
+    """Forked from it, in this order; it also starts tools now and then.
+
+    Which are not told from workers until they have become what they are.
+    """
+    looks = []
+    for _ in range(3):
+        children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        looks.append([child for child in children if command_of(child) == command_of(pid)])
+        time.sleep(0.2)
+    return [child for child in looks[0] if all(child in look for look in looks)]
 
 
 def command_of(pid: int) -> bytes:
