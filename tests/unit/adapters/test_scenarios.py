@@ -106,5 +106,5 @@ def test_manifests_are_relative_to_the_scenario(tmp_path: Path) -> None:
 def test_write_text(tmp_path: Path) -> None:
     write_text(str(tmp_path / "out.xml"), "ä\n")
     assert (tmp_path / "out.xml").read_bytes() == "ä\n".encode()
-    with pytest.raises(InputError, match="No such file or directory"):
+    with pytest.raises(InputError, match="no such file or directory"):
         write_text(str(tmp_path / "no" / "out.xml"), "")

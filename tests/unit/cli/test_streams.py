@@ -72,14 +72,14 @@ def test_messages_that_cannot_be_shown_change_no_exit_code(
 @pytest.mark.parametrize(
     ("command", "code", "message"),
     [
-        ("logs", 2, "knp: standard input: Bad file descriptor\n"),
-        ("logs --follow -", 2, "knp: standard input: Bad file descriptor\n"),
+        ("logs", 2, "knp: standard input: bad file descriptor\n"),
+        ("logs --follow -", 2, "knp: standard input: bad file descriptor\n"),
         (
             "eval -m - --from a/b --to c/d",
             2,
             "knp: standard input: cannot be read: bad file descriptor\n",
         ),
-        ("eval -m {shop} --probes -", 2, "knp: standard input: Bad file descriptor\n"),
+        ("eval -m {shop} --probes -", 2, "knp: standard input: bad file descriptor\n"),
         ("replay - -m {shop}", 2, "knp: standard input: bad file descriptor\n"),
         (EVAL, 0, ""),
     ],
