@@ -250,8 +250,8 @@ def _check_own_namespace(view: View, policy: Policy, found: Collector) -> None:
     if name in known:
         return
     hint = _meant(name, known)
-    # Pods alone are often those of a few namespaces of many.
-    likely = bool(hint or view.namespaces)
+    # A directory of manifests often has a few namespaces of many.
+    likely = bool(hint or view.whole)
     found.about(
         "unknown-namespace",
         policy,
