@@ -633,7 +633,8 @@ def test_the_proxy_passes_everything_on_and_can_stop() -> None:
                 while proxy.connections == 0:
                     time.sleep(0.001)
                 proxy.stop()
-                reader.join()
+                reader.join(60)
+                assert not reader.is_alive()
                 with pytest.raises(ConnectionRefusedError):
                     socket.create_connection(("127.0.0.1", proxy.port))
         finally:

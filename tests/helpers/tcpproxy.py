@@ -79,7 +79,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self._listening = None
+        with self._lock:
+            self._listening = None
         self._reserved = _bound(self.port)
         self.drop()
 
@@ -130,6 +131,9 @@ class Proxy:
         link = _Link(near, far)
         with self._lock:
             self._links.add(link)
+            late = self._listening is None  # accepted just before it was stopped
+        if late:
+            link.reset()
         try:
             link.run(self._thawed.wait)
         finally:
