@@ -64,3 +64,8 @@ class NotPermittedError(KnpError):
 
 class KernelError(NotPermittedError):
     """The kernel, or the tool that talks to it, refused; nothing has changed."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why the system refused, in its words and in small letters, to go on after a colon."""
+    return (getattr(error, "strerror", None) or str(error)).lower()

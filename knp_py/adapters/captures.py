@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from typing import BinaryIO, Protocol, cast
 
-from knp_py.errors import CaptureError
+from knp_py.errors import CaptureError, reason_of
 from knp_py.wire.capture import read_capture
 from knp_py.wire.source import CHUNK, CaptureProblem, OnProblem, Read, Record
 
@@ -50,7 +50,7 @@ def open_capture(
     try:
         mode = os.stat(name).st_mode  # not opened yet: a named pipe can be only once
     except (OSError, ValueError) as error:
-        raise CaptureError(f"{name}: {_words(error)}") from None
+        raise CaptureError(f"{name}: {reason_of(error)}") from None
     if stat.S_ISDIR(mode):
         raise CaptureError(f"{name}: is a directory, expected a capture file")
     return _records(name, None, on_problem)
@@ -68,16 +68,11 @@ def _records(
     except (gzip.BadGzipFile, zlib.error) as error:
         raise CaptureError(f"{name}: gzip data is damaged: {error}") from None
     except OSError as error:
-        raise CaptureError(f"{name}: {_words(error)}") from None
+        raise CaptureError(f"{name}: {reason_of(error)}") from None
 
 
 def _refuse(problem: CaptureProblem) -> None:
     raise CaptureError(str(problem))
-
-
-def _words(error: OSError | ValueError) -> str:
-    """The system's words for a failure, without the number and the path."""
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 class _Rewound:

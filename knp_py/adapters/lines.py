@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from gzip import BadGzipFile, GzipFile
 from typing import BinaryIO, Final
 
-from knp_py.errors import InputError
+from knp_py.errors import InputError, reason_of
 
 LONGEST: Final = 1 << 20
 STDIN: Final = "-"
@@ -93,7 +93,7 @@ def _open(path: str) -> BinaryIO:
     try:
         return open(path, "rb")
     except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{path}: {reason_of(error)}") from error
 
 
 def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
@@ -109,7 +109,7 @@ def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
     except IsADirectoryError as error:
         raise InputError(f"{name}: is a directory") from error
     except OSError as error:  # closed, or a disk that fails
-        raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{name}: {reason_of(error)}") from error
 
 
 def _bounded(readline: Callable[[int], bytes]) -> Iterator[bytes]:

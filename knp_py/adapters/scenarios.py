@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from knp_py.adapters.documents import decode_documents, iter_documents
-from knp_py.errors import InputError
+from knp_py.errors import InputError, reason_of
 from knp_py.manifests.document import Document
 from knp_py.manifests.problems import Problem, plain
 from knp_py.replay.scenario import Scenario
@@ -75,7 +75,7 @@ def write_text(path: str, text: str) -> None:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        raise InputError(f"{plain(path)}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"{plain(path)}: {reason_of(error)}") from error
 
 
 def _walk(top: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Self
 
 from scapy.utils import RawPcapWriter
 
-from knp_py.errors import InputError
+from knp_py.errors import InputError, reason_of
 from knp_py.model.decision import Verdict
 from knp_py.wire.source import Record
 
@@ -32,9 +32,7 @@ class VerdictFiles:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(
-                f"--write {directory}: {(error.strerror or str(error)).lower()}"
-            ) from error
+            raise InputError(f"--write {directory}: {reason_of(error)}") from error
         self._writers: dict[tuple[Verdict, int], RawPcapWriter] = {}
         self._first_link: int | None = None
         self.unknown = 0
@@ -101,6 +99,4 @@ class VerdictFiles:
         try:
             yield
         except OSError as error:
-            raise InputError(
-                f"--write {self._directory}: {(error.strerror or str(error)).lower()}"
-            ) from None
+            raise InputError(f"--write {self._directory}: {reason_of(error)}") from None

@@ -110,10 +110,14 @@ def _spoofed(layout: Layout) -> list[str]:
     """
     if not layout.paths:
         return []
-    deed = "drop" if layout.drops else ""
     # Not for every packet of what was judged: the way back is looked up at a connection's first.
     found = "ct state != established iifname @links fib saddr . iif oif 0"
-    return [f"{found} counter name spoofed {deed}".rstrip()]
+    return [f"{found} {_refuse_spoofed(layout)}"]
+
+
+def _refuse_spoofed(layout: Layout) -> str:
+    """A statement: counted, and dropped unless nothing is."""
+    return "counter name spoofed drop" if layout.drops else "counter name spoofed"
 
 
 def claims(layout: Layout) -> list[str]:
@@ -122,7 +126,7 @@ def claims(layout: Layout) -> list[str]:
     Its receiver's policy would take it for that pod; or for the node, whose own packets do not
     come this way and whose address IPv6 lets anybody send from.
     """
-    deed = "counter name spoofed drop" if layout.drops else "counter name spoofed"
+    deed = _refuse_spoofed(layout)
     rules = []
     for version, ip in ((4, "ip"), (6, "ip6")):
         to = f"{ip} daddr @managed{version}"

@@ -263,6 +263,10 @@ class NodeAgent:
         if self._settings.strict:
             # Generations begin anew. Not before: the rules that were there stamp until now.
             clear_marks(self._marks.connection)
+        self._note_owners()
+
+    def _note_owners(self) -> None:
+        """Once everything is known: until then a pod that is not there may only not be listed."""
         if self._complete:
             self._kept.note_owners(self._keeper.owners())
 
@@ -358,11 +362,11 @@ class NodeAgent:
         self._settle()
         if not (self._complete or self._source.waits_for()):
             self._complete = True
-            self._kept.note_owners(self._keeper.owners())
+            self._note_owners()
             self._greet()
             return
-        if self._complete and any(isinstance(obj, Pod) for _, obj in batch.changes):
-            self._kept.note_owners(self._keeper.owners())
+        if any(isinstance(obj, Pod) for _, obj in batch.changes):
+            self._note_owners()
         if self._settings.verbosity >= CHANGES:
             say_changes(batch)
         if changed and (self._settings.manifests or has_policy(batch)):

@@ -5,7 +5,8 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -313,11 +314,9 @@ def test_shadow_policies_log_only_where_they_differ(node: NodeUnderTest, tmp_pat
     assert len(agent.records()) == 1
 
 
-def test_a_pod_does_not_inherit_what_was_allowed_to_its_address(node: NodeUnderTest) -> None:
-    """UDP goes on for as long as its sender does: not to, nor from, who has the address next."""
-    node.serve_udp("x/b", B, 90, lambda data: data)
-    node.write("policy.json", policy("Accept"))
-    agent = node.agent("--fail-closed")
+@contextmanager
+def asking(node: NodeUnderTest) -> Iterator[Callable[[], bool]]:
+    """Whether a datagram from the address is answered; all of them are one connection."""
     with node.topology.socket("x/a", socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(0.4)
         sock.bind((A, 40000))
@@ -329,6 +328,15 @@ def test_a_pod_does_not_inherit_what_was_allowed_to_its_address(node: NodeUnderT
             except TimeoutError:
                 return False
 
+        yield answered
+
+
+def test_a_pod_does_not_inherit_what_was_allowed_to_its_address(node: NodeUnderTest) -> None:
+    """UDP goes on for as long as its sender does: not to, nor from, who has the address next."""
+    node.serve_udp("x/b", B, 90, lambda data: data)
+    node.write("policy.json", policy("Accept"))
+    agent = node.agent("--fail-closed")
+    with asking(node) as answered:
         eventually(answered, "it is answered")
         # Another pod, which policy allows nothing, at the same address.
         successor = CLUSTER.replace(
@@ -349,17 +357,7 @@ def test_nor_when_nobody_was_there_to_see_it_change(node: NodeUnderTest) -> None
     """The agent is updated, and meanwhile the address goes to another pod."""
     node.serve_udp("x/b", B, 90, lambda data: data)
     agent = node.agent("--fail-closed")
-    with node.topology.socket("x/a", socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(0.4)
-        sock.bind((A, 40000))
-
-        def answered() -> bool:
-            sock.sendto(b"there?", (B, 90))
-            try:
-                return sock.recv(64) == b"there?"
-            except TimeoutError:
-                return False
-
+    with asking(node) as answered:
         eventually(answered, "it is answered")
         agent.stop()
         agent = node.agent("--fail-closed")
