@@ -22,6 +22,7 @@ from knp_py.cli.render import (
     Documents,
     clean,
     colours,
+    counted,
     print_table,
 )
 from knp_py.errors import InputError
@@ -156,15 +157,10 @@ def _print_summary(
     policies = sum(isinstance(obj, (ClusterNetworkPolicy, NetworkPolicy)) for obj in objects)
     pods = sum(isinstance(obj, Pod) for obj in objects)
     counts = Counter(finding.severity for finding in findings)
-    words = [_count(counts[s], s.text) for s in reversed(Severity) if counts[s]]
-    line = f"{listing(words) or 'nothing found'} in {_count(policies, 'policy')}"
-    line += f" and {_count(pods, 'pod')}"
+    words = [counted(counts[s], s.text) for s in reversed(Severity) if counts[s]]
+    line = f"{listing(words) or 'nothing found'} in {counted(policies, 'policy')}"
+    line += f" and {counted(pods, 'pod')}"
     print(f"{line} ({hidden} not shown)" if hidden else line)
-
-
-def _count(number: int, word: str) -> str:
-    plural = {"policy": "policies", "info": "info"}.get(word, f"{word}s")
-    return f"{number} {word if number == 1 else plural}"
 
 
 def _print_catalogue(output: OutputFormat) -> None:

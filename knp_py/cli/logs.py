@@ -19,6 +19,7 @@ from knp_py.cli.render import (
     Documents,
     StreamTable,
     clean,
+    counted,
     note,
     print_json,
     print_table,
@@ -281,8 +282,7 @@ def _print_summary(counts: Summary, reader: LogReader, output: LogFormat) -> Non
                 documents.write(document)
         return
     words = ", ".join(f"{n} {word}" for word, n in sorted(counts.verdicts.items()))
-    entries = "1 entry" if counts.entries == 1 else f"{counts.entries} entries"
-    lines = "1 line" if reader.lines == 1 else f"{reader.lines} lines"
+    entries, lines = counted(counts.entries, "entry"), counted(reader.lines, "line")
     print(f"{entries} in {lines}" + (f": {words}" if words else ""))
     if counts.unidentified:
         print(

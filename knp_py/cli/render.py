@@ -163,6 +163,12 @@ def print_table(
     )
 
 
+def counted(number: int, word: str) -> str:
+    """``1 policy``, ``2 policies``."""
+    plural = {"entry": "entries", "policy": "policies", "info": "info"}.get(word, f"{word}s")
+    return f"{number} {word if number == 1 else plural}"
+
+
 def wrap(text: str, room: int, *, shift: int = 0, hang: int = 0, cut: bool = False) -> list[str]:
     """The text in lines of at most ``room`` where its words allow; ``cut`` cuts longer words.
 

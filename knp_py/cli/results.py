@@ -11,6 +11,7 @@ from knp_py.cli.render import (
     Documents,
     StreamTable,
     clean,
+    counted,
     note,
     notes,
     print_json,
@@ -69,8 +70,8 @@ def _sum(total: Counts, scenarios: int) -> str:
     if total.unmet:
         parts.append(f"{total.unmet} not met")
     if total.errors:
-        parts.append(f"{total.errors} {'error' if total.errors == 1 else 'errors'}")
-    return f"{', '.join(parts)} in {scenarios} {'scenario' if scenarios == 1 else 'scenarios'}"
+        parts.append(counted(total.errors, "error"))
+    return f"{', '.join(parts)} in {counted(scenarios, 'scenario')}"
 
 
 def _print_documents(results: Sequence[Result], output: OutputFormat) -> None:
